@@ -1,0 +1,93 @@
+"""The one interface behind which every engine hides: a batcher with an abort.
+
+An engine takes a request and gives an asynchronous stream of chunks; closing the stream (`aclose()`) aborts the work at
+the engine's next step. Continuous batching, priorities and preemption are the engine's own affair.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from .messages import EngineChunk, RequestBody
+
+
+class WorkClass(enum.IntEnum):
+    """Classes of work, the most urgent first."""
+
+    REALTIME = 0
+    ACTION = 1
+    INTERACTIVE = 2
+    BATCH = 3
+
+
+class Role(enum.StrEnum):
+    """What an engine does in a pipeline."""
+
+    VAD = "vad"
+    TURN_END = "turn_end"
+    ASR = "asr"
+    CHAT = "chat"
+    SPEECH = "speech"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest:
+    """A unit of work for an engine.
+
+    `deadline` is in seconds on the `time.monotonic` clock; `epoch` is the session's fence number that the work was made
+    for: whoever reads the chunks drops them when the session has moved on.
+    """
+
+    request_id: str
+    body: RequestBody
+    session_id: str = ""
+    epoch: int = 0
+    work_class: WorkClass = WorkClass.REALTIME
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an engine can do: its role, the model names it answers to, how many requests it runs at once."""
+
+    role: Role
+    models: tuple[str, ...]
+    slots: int
+    sample_rate: int | None = None
+    voices: tuple[str, ...] = ()
+    streaming: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineHealth:
+    """A snapshot of an engine. `last_step_age` is in seconds (None: no step yet); memory in bytes where known."""
+
+    ok: bool
+    running: int = 0
+    waiting: int = 0
+    last_step_age: float | None = None
+    memory: int | None = None
+    detail: str = ""
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """See the module's docstring. An engine is opened once, used by many and closed once."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def open(self) -> None:
+        """Load the weights and warm up, off the event loop. Raises `EngineError` when that fails."""
+
+    def stream(self, request: EngineRequest) -> AsyncIterator[EngineChunk]:
+        """Run a request. Closing the iterator aborts at the next step and frees the slot. Raises `EngineError`."""
+
+    async def health(self) -> EngineHealth: ...
+
+    async def close(self) -> None:
+        """Abort what runs and free everything, in bounded time."""
