@@ -86,6 +86,15 @@ class SpeakBody(msgspec.Struct, frozen=True, tag="speak", kw_only=True):
     speed: float = 1.0
 
 
+class ResponseBody(msgspec.Struct, frozen=True, tag="response", kw_only=True):
+    """Ask a pipeline (not a single engine) for a whole answer: written (`audio=False`) or spoken."""
+
+    chat: ChatBody
+    audio: bool = True
+    voice: str | None = None
+    speed: float = 1.0
+
+
 RequestBody: TypeAlias = ListenBody | TurnEndBody | TranscribeBody | ChatBody | SpeakBody
 
 # ---- chunks ---------------------------------------------------------------------------------------------------------

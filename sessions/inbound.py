@@ -46,6 +46,10 @@ class VadLost(msgspec.Struct, frozen=True, tag="vad_lost"):
     message: str
 
 
+class VadReady(msgspec.Struct, frozen=True, tag="vad_ready"):
+    """The VAD engine listens again, on a new feed: positions count from 0 at the next `HearAudio`."""
+
+
 class TurnEndJudged(msgspec.Struct, frozen=True, tag="turn_end_judged"):
     """The turn-end engine's answer to `JudgeTurnEnd`; None: it failed, so the silence time-out decides."""
 
@@ -132,10 +136,11 @@ class Tick(msgspec.Struct, frozen=True, tag="tick"):
 
 
 class Warn(msgspec.Struct, frozen=True, tag="warn"):
-    """Tell the client something that is not its fault: an `error` event of type `server_error` or a notice (expiry, drain)."""
+    """Tell the client what is about to happen to the session. `code`: expiring or draining; `seconds`: how soon."""
 
     code: str
     message: str
+    seconds: float
 
 
 class EndSession(msgspec.Struct, frozen=True, tag="end_session"):
@@ -157,6 +162,7 @@ Inbound: TypeAlias = (
     | TrackAudio
     | SpeechScored
     | VadLost
+    | VadReady
     | TurnEndJudged
     | Transcribed
     | TranscriptionFailed

@@ -1,0 +1,44 @@
+"""The ASGI application: a list of routes over one `Gateway`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+
+from .. import __version__
+from . import routes_health, routes_models, routes_realtime, routes_sessions, routes_speech
+from .errors import install_error_handlers
+from .service import Gateway
+from .settings import Settings
+
+ROUTERS = (routes_realtime.router, routes_sessions.router, routes_speech.router, routes_models.router, routes_health.router)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application for `settings`. Its lifespan opens the engines and closes them, unless somebody else has (`server`)."""
+    gateway = Gateway(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        opened_here = not gateway.started
+        if opened_here:
+            await gateway.open()
+        try:
+            yield
+        finally:
+            if opened_here:
+                await gateway.close()
+
+    app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, redoc_url=None)
+    app.state.gateway = gateway
+    install_error_handlers(app)
+    if settings.server.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.server.cors_origins), allow_methods=["*"], allow_headers=["*"]
+        )
+    for router in ROUTERS:
+        app.include_router(router)
+    return app

@@ -1,0 +1,42 @@
+"""What the server runs when nothing is configured: a voice pipeline on real models and a tone pipeline for load tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INSTRUCTIONS = (
+    "You are a friendly voice assistant. Your answers are spoken aloud, so speak plainly: one or two short sentences, "
+    "no lists, no headings, no emoji. If you did not understand, ask."
+)
+
+PIPELINES: dict[str, dict[str, Any]] = {
+    "voice": {"vad": "silero", "turn_end": "smart-turn", "asr": "whisper", "chat": "smollm2", "speech": "hibari"},
+    "tone": {"vad": "energy", "asr": "echo-asr", "chat": "echo", "speech": "tone"},
+}
+"""Pipelines by name: the engine that plays each role."""
+
+ENGINES: dict[str, dict[str, Any]] = {
+    "silero": {"kind": "silero"},
+    "smart-turn": {"kind": "smart-turn"},
+    "whisper": {"kind": "whisper"},
+    "smollm2": {"kind": "llama", "options": {"model": "smollm2-135m-instruct"}},
+    "qwen": {"kind": "llama", "options": {"model": "qwen2.5-coder-0.5b-instruct"}},
+    "hibari": {"kind": "hibari"},
+    "kokoro": {"kind": "kokoro"},
+    "energy": {"kind": "energy-vad"},
+    "echo-asr": {"kind": "echo-asr"},
+    "echo": {"kind": "echo-chat"},
+    "tone": {"kind": "tone-speech"},
+}
+"""Engines by name. Only those that a served pipeline names are loaded."""
+
+
+def without_overridden_kinds(configured: dict[str, Any]) -> dict[str, Any]:
+    """The default tables, less the options of engines whose kind the user changed (they belong to the other kind)."""
+    engines: dict[str, Any] = {}
+    chosen = configured.get("engines")
+    for name, table in ENGINES.items():
+        user = chosen.get(name) if isinstance(chosen, dict) else None
+        changed = isinstance(user, dict) and user.get("kind", table["kind"]) != table["kind"]
+        engines[name] = {} if changed else dict(table)
+    return {"engines": engines, "pipelines": {name: dict(table) for name, table in PIPELINES.items()}}

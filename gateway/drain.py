@@ -1,0 +1,41 @@
+"""An orderly end: no new sessions, running answers finish, everyone is told, connections close with 1012."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from ..sessions.inbound import EndSession, Warn
+from .logs import logger
+from .service import Gateway
+
+log = logger("gateway.drain")
+
+STEP = 0.05
+LINGER = 6.0
+"""Seconds that connections have to close once their sessions have ended; a reader that stopped is cut before that."""
+CLOSE_CODE = 1012
+"""Service restart: stock clients connect again on it."""
+
+
+async def drain(gateway: Gateway, deadline_s: float) -> None:
+    """Let every session go: idle ones at once, busy ones when they come to rest, all after `deadline_s` seconds."""
+    gateway.draining = True
+    sessions = gateway.sessions
+    log.info("draining", sessions=len(sessions), deadline_s=deadline_s)
+    for live in sessions.all():
+        live.conductor.feed(Warn("server_draining", f"The server stops for maintenance; the connection closes within {deadline_s:.0f} seconds."))
+    ends = time.monotonic() + deadline_s
+    while len(sessions):
+        overdue = time.monotonic() >= ends
+        for live in sessions.all():
+            if overdue or not live.conductor.session.busy:
+                live.conductor.feed(EndSession("server_draining", "The server stops for maintenance.", CLOSE_CODE))
+        if overdue:
+            break
+        await asyncio.sleep(STEP)
+    linger = time.monotonic() + LINGER
+    while len(sessions) and time.monotonic() < linger:
+        await asyncio.sleep(STEP)
+    if len(sessions):
+        log.warning("sessions left behind", sessions=len(sessions))

@@ -1,0 +1,233 @@
+"""Every session of this server while it lives: admission, eviction and ends by time, as the registry decides them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.core import Metric
+
+from ..codecs.pcm import SAMPLE_RATE
+from ..sessions import registry as decisions
+from ..sessions.inbound import EndSession, Warn
+from ..sessions.registry import Registry
+from .conductor import Conductor
+from .errors import ApiError
+from .logs import logger
+from .metrics import Metrics, gauge
+from .settings import RegistrySettings
+from .transports.websocket import WebSocketConnection
+
+log = logger("gateway.sessions")
+
+SWEEP = 0.25
+"""Seconds between looks at who has become idle, busy or too old."""
+EVICTED = 4000
+"""Close code of an evicted session: not one of those on which clients connect again by themselves."""
+
+
+@dataclass(slots=True)
+class LiveSession:
+    """An admitted session and its connection."""
+
+    session_id: str
+    model: str
+    pipeline: str
+    conductor: Conductor
+    connection: WebSocketConnection
+    started_at: float = field(default_factory=time.time)
+    """Unix seconds."""
+
+    def report(self) -> dict[str, Any]:
+        """For the operator's route."""
+        session = self.conductor.session
+        return {
+            "id": self.session_id,
+            "object": "realtime.session.report",
+            "model": self.model,
+            "pipeline": self.pipeline,
+            "started_at": int(self.started_at),
+            "state": session.state,
+            "busy": session.busy,
+            "epoch": session.epoch,
+            "outbox": {"events": len(self.connection.outbox), "audio_ms": self.connection.outbox.samples * 1000 // SAMPLE_RATE},
+            "vad_backlog_ms": self.conductor.backlog * 1000 // SAMPLE_RATE,
+        }
+
+
+class LiveSessions:
+    """See the module's docstring. Bounds: the registry's capacity and waiting room."""
+
+    def __init__(self, settings: RegistrySettings, metrics: Metrics, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+        self.registry = Registry(
+            capacity=settings.capacity,
+            waiting=settings.waiting,
+            wait_timeout=settings.waiting_s,
+            idle_timeout=settings.idle_s,
+            max_lifetime=settings.lifetime_s,
+            warn_before=settings.warn_s,
+            evict_after=settings.evict_after_s,
+        )
+        self._live: dict[str, LiveSession] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._seen: dict[str, tuple[float, bool]] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        metrics.watch(self._gauges)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def all(self) -> list[LiveSession]:
+        """The sessions that have started."""
+        return list(self._live.values())
+
+    def get(self, session_id: str) -> LiveSession | None:
+        return self._live.get(session_id)
+
+    # ---- coming and going -------------------------------------------------------------------------------------------
+
+    async def admit(self, session_id: str, gone: Coroutine[Any, Any, None]) -> None:
+        """Get a place for a session, waiting for one if need be. `gone` ends when the client gives up waiting.
+
+        Raises a 429 `ApiError` with `retry-after` when there is none. Whoever is admitted calls `leave` in the end.
+        """
+        decision = self.registry.admit(session_id, self._clock())
+        if isinstance(decision, decisions.Queued):
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[session_id] = place
+            watcher = asyncio.create_task(gone, name=f"waiting {session_id}")
+            try:
+                await asyncio.wait((place, watcher), return_when=asyncio.FIRST_COMPLETED)
+                if not place.done():
+                    raise ConnectionError("the client left the waiting room")
+                place.result()
+            except BaseException:
+                self._waiting.pop(session_id, None)
+                self._carry_out(self.registry.remove(session_id, self._clock()))
+                raise
+            finally:
+                watcher.cancel()
+                await asyncio.gather(watcher, return_exceptions=True)
+        else:
+            gone.close()
+            self._carry_out([decision])
+            if isinstance(decision, decisions.Refused):
+                raise _full(decision.retry_after_s)
+        self._metrics.sessions_started.inc()
+
+    def start(self, live: LiveSession) -> None:
+        """An admitted session has its conductor now."""
+        self._live[live.session_id] = live
+
+    def leave(self, session_id: str, reason: str) -> None:
+        """The session is over, started or not; whoever waits gets its place."""
+        self._live.pop(session_id, None)
+        self._seen.pop(session_id, None)
+        self._metrics.sessions_ended.labels(reason).inc()
+        self._carry_out(self.registry.remove(session_id, self._clock()))
+
+    # ---- the sweeper ------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Begin to look after the sessions."""
+        self._sweeper = asyncio.create_task(self._sweep(), name="session sweeper")
+
+    async def close(self) -> None:
+        """Stop looking after them."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Tell the registry what the sessions do, and carry out what has become due."""
+        now = self._clock()
+        for session_id, live in self._live.items():
+            session = live.conductor.session
+            seen = (session.last_activity, session.busy)
+            if self._seen.get(session_id) != seen:
+                self._seen[session_id] = seen
+                self.registry.touch(session_id, session.last_activity)
+                self.registry.set_busy(session_id, session.busy, now)
+        self._carry_out(self.registry.due(now))
+
+    def _carry_out(self, todo: Iterable[decisions.Decision]) -> None:
+        for decision in todo:
+            match decision:
+                case decisions.Admitted(session_id=session_id):
+                    self._let_in(session_id)
+                case decisions.AdmittedEvicting(session_id=session_id, victim_id=victim_id):
+                    self._metrics.evictions.labels("capacity").inc()
+                    self._end(victim_id, "session_evicted", "The session was idle and its place was needed.", EVICTED)
+                    self._let_in(session_id)
+                case decisions.Expired(session_id=session_id, reason=reason):
+                    self._metrics.evictions.labels(reason).inc()
+                    limit = self._settings.idle_s if reason == "idle" else self._settings.lifetime_s
+                    said = "was idle for" if reason == "idle" else "reached its maximum duration of"
+                    self._end(session_id, "session_expired", f"Your session {said} {limit:g} seconds.", 1000)
+                case decisions.Warning(session_id=session_id, reason=reason, seconds_left=left):
+                    unless = " unless something happens" if reason == "idle" else ""
+                    self._tell(session_id, "session_expiring", f"Your session ends in {left:.0f} seconds{unless}.")
+                case decisions.WaitExpired(session_id=session_id, retry_after_s=retry_after):
+                    self._turn_away(session_id, retry_after)
+                case decisions.Queued() | decisions.Refused():
+                    pass  # `admit` sees to these
+
+    def _let_in(self, session_id: str) -> None:
+        place = self._waiting.pop(session_id, None)
+        if place is not None and not place.done():
+            place.set_result(None)
+
+    def _turn_away(self, session_id: str, retry_after: int) -> None:
+        place = self._waiting.pop(session_id, None)
+        if place is not None and not place.done():
+            place.set_exception(_full(retry_after))
+
+    def _end(self, session_id: str, code: str, message: str, close_code: int) -> None:
+        live = self._live.get(session_id)
+        if live is not None:
+            log.info("session ended by the registry", session=session_id, code=code)
+            live.conductor.feed(EndSession(code, message, close_code))
+
+    def _tell(self, session_id: str, code: str, message: str) -> None:
+        live = self._live.get(session_id)
+        if live is not None:
+            live.conductor.feed(Warn(code, message))
+
+    # ---- metrics ----------------------------------------------------------------------------------------------------
+
+    def _gauges(self) -> Iterable[Metric]:
+        states = Counter(live.conductor.session.state for live in self._live.values())
+        states.setdefault("idle", 0)
+        counts = self.registry.counts()
+        backlog = sum(live.conductor.backlog for live in self._live.values())
+        boxes = [live.connection.outbox for live in self._live.values()]
+        yield gauge("antiphon_sessions", "Sessions by state", [({"state": state}, count) for state, count in sorted(states.items())])
+        yield gauge("antiphon_sessions_waiting", "Clients in the waiting room", [({}, counts.waiting)])
+        yield gauge("antiphon_session_capacity", "Sessions that may run at once", [({}, self.registry.capacity)])
+        queues = {
+            "outbox_events": float(sum(len(box) for box in boxes)),
+            "outbox_audio_seconds": sum(box.samples for box in boxes) / SAMPLE_RATE,
+            "vad_audio_seconds": backlog / SAMPLE_RATE,
+        }
+        yield gauge("antiphon_queue_depth", "What waits in the sessions' queues", [({"queue": name}, depth) for name, depth in queues.items()])
+
+
+def _full(retry_after: int) -> ApiError:
+    return ApiError(
+        429,
+        "rate_limit_exceeded",
+        f"The server is full. Try again in {retry_after} seconds.",
+        headers={"retry-after": str(retry_after)},
+    )

@@ -1,0 +1,159 @@
+"""Runs the app: one listening socket, one event loop, and an orderly end on SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+
+from .app import create_app
+from .drain import drain
+from .errors import SettingsError
+from .logs import logger
+from .service import Gateway
+from .settings import Settings
+from .transports.uvicorn_socket import DirectWebSocket
+
+log = logger("gateway.server")
+
+NOTSENT_LOWAT = 16 * 1024
+"""Bytes that the kernel may hold unsent for one connection before it says "full": a quarter of a second of audio."""
+BACKLOG = 512
+SHUTDOWN_TIMEOUT = 10
+"""Seconds that HTTP requests have to end once every session is closed."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: it would close every WebSocket at once, we drain first."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections send small packets at once and queue little in the kernel.
+
+    Raises `SettingsError` when the address cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, NOTSENT_LOWAT)
+            sock.bind(address)
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise SettingsError(f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another server.host or server.port.") from None
+    return sock
+
+
+def base_url(sock: socket.socket) -> str:
+    """Where a client on this machine finds the server."""
+    host, port = sock.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where it exists."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def serve(settings: Settings, *, ready_file: Path | None = None) -> None:
+    """Serve until told to stop. Prints one line to stdout when ready. Raises `SettingsError` or `EngineError`."""
+    sock = listen(settings.server.host, settings.server.port)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_serve(settings, sock, ready_file))
+    finally:
+        sock.close()
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+
+
+async def _serve(settings: Settings, sock: socket.socket, ready_file: Path | None) -> None:
+    app = create_app(settings)
+    gateway: Gateway = app.state.gateway
+    config = uvicorn.Config(
+        app,
+        ws=DirectWebSocket,
+        ws_max_size=2 * settings.websocket_limits().max_event_bytes,
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
+        lifespan="on",
+    )
+    server = _Server(config)
+    stop = asyncio.Event()
+    with _signals(stop):
+        # The engines are opened here and not in uvicorn's lifespan, so that their errors reach the caller as they are.
+        await gateway.open()
+        serving = asyncio.create_task(server.serve(sockets=[sock]), name="uvicorn")
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        if not serving.done():
+            _announce(base_url(sock), ready_file)
+            stopping = asyncio.create_task(stop.wait(), name="stop signal")
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            await drain(gateway, settings.server.drain_s)
+            server.should_exit = True
+        await serving
+        await gateway.close()
+    log.info("stopped")
+
+
+def _announce(url: str, ready_file: Path | None) -> None:
+    log.info("listening", url=url, pid=os.getpid())
+    print(f"antiphon listening on {url}", flush=True)
+    if ready_file is not None:
+        partial = ready_file.with_name(ready_file.name + ".part")
+        partial.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+        partial.replace(ready_file)
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """The first signal asks for an orderly end, the second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+
+    def received(number: signal.Signals) -> None:
+        if stop.is_set():
+            print("antiphon: second signal, leaving at once", file=sys.stderr, flush=True)
+            os._exit(128 + number)
+        log.info("draining", signal=number.name)
+        stop.set()
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, received, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+__all__ = ["base_url", "listen", "loop_factory", "serve"]

@@ -1,0 +1,117 @@
+"""Everything one server owns, in one place: settings, engines, sessions, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client.core import Metric
+from starlette.requests import HTTPConnection
+
+from ..engines.interface import Role
+from ..engines.orchestrator import Orchestrator, Pipeline
+from ..engines.pool import EnginePool
+from ..engines.registry import build_engine, kinds
+from .auth import KeyRing
+from .errors import ApiError
+from .live_sessions import LiveSessions
+from .logs import logger
+from .metrics import Metrics, gauge
+from .settings import Settings
+
+log = logger("gateway")
+
+BUDGETED = frozenset({"silero", "smart-turn", "whisper", "llama", "hibari", "kokoro"})
+"""Engine kinds that compute in this process and take a `threads` option."""
+
+
+class Gateway:
+    """See the module's docstring. Made with the app, opened and closed once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.keys = KeyRing(settings.server.api_keys)
+        self.pool = EnginePool()
+        self.orchestrator = Orchestrator(self.pool)
+        self.pipelines: dict[str, Pipeline] = {}
+        self.sessions = LiveSessions(settings.registry, self.metrics)
+        self.created = int(time.time())
+        self.started = False
+        self.draining = False
+        self.metrics.watch(self._engine_gauges)
+
+    @staticmethod
+    def of(connection: HTTPConnection) -> Gateway:
+        """The gateway that serves this request."""
+        gateway = connection.app.state.gateway
+        assert isinstance(gateway, Gateway)
+        return gateway
+
+    async def open(self) -> None:
+        """Load the engines of the served pipelines. Raises `EngineError`."""
+        began = time.monotonic()
+        await asyncio.to_thread(self._build)
+        await self.pool.open()
+        self.sessions.open()
+        self.started = True
+        log.info("engines ready", engines=self.pool.names(), seconds=round(time.monotonic() - began, 2))
+
+    async def close(self) -> None:
+        """Free everything, in bounded time."""
+        self.started = False
+        await self.sessions.close()
+        await self.pool.close()
+
+    def model_names(self) -> list[str]:
+        """The names that lead to a served pipeline without the fallback."""
+        served = self.settings.server.pipelines
+        return [*served, *(alias for alias, name in self.settings.models.aliases.items() if name in served and alias not in served)]
+
+    def pipeline_for(self, model: str) -> str:
+        """The name of the pipeline for a model. Raises a 404 `ApiError` when nothing answers to it."""
+        name = self.settings.pipeline_for(model)
+        if name is None:
+            known = ", ".join(self.model_names())
+            raise ApiError(404, "model_not_found", f"The model '{model}' does not exist. There are: {known}.", param="model")
+        return name
+
+    def voices(self, pipeline: str) -> tuple[str, ...]:
+        """The voices of a pipeline's speech engine, its own first."""
+        engine = self.settings.pipelines[pipeline].speech
+        return self.pool.engine(engine).capabilities.voices if engine is not None else ()
+
+    def require_open(self) -> None:
+        """Raise a 503 `ApiError` unless new work is taken."""
+        if self.draining:
+            raise ApiError(503, "server_draining", "The server stops for maintenance. Try again soon.", headers={"retry-after": "5"})
+        if not self.started:
+            raise ApiError(503, "server_starting", "The server is starting.", headers={"retry-after": "1"})
+
+    def _build(self) -> None:
+        """Make the engines (their weights are found and hashed here, off the event loop) and the pipelines."""
+        for name in self.settings.server.pipelines:
+            engines = self.settings.pipelines[name].engines()
+            for engine in engines.values():
+                if engine not in self.pool:
+                    table = self.settings.engines[engine]
+                    self.pool.add(engine, build_engine(table.kind, engine, self._options(table.kind, table.options)))
+            self.pipelines[name] = Pipeline(**{role.value: engine for role, engine in engines.items()})
+
+    def _options(self, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+        """An engine's options with its share of the CPU threads."""
+        role: Role | None = kinds().get(kind)
+        if kind not in BUDGETED or role is None or "threads" in options:
+            return options
+        return {**options, "threads": getattr(self.settings.threads.budget(), role.value)}
+
+    def _engine_gauges(self) -> Iterable[Metric]:
+        running: list[tuple[dict[str, str], float]] = []
+        waiting: list[tuple[dict[str, str], float]] = []
+        for engine in self.pool.snapshot():
+            running.append(({"engine": engine.name}, sum(replica.running for replica in engine.replicas)))
+            waiting.extend(({"engine": engine.name, "class": kind.name.lower()}, count) for kind, count in engine.waiting.items())
+        yield gauge("antiphon_engine_running", "Requests that an engine works on", running)
+        yield gauge("antiphon_engine_waiting", "Requests that wait for a slot of an engine", waiting)

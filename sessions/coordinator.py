@@ -1,0 +1,355 @@
+"""Who may answer, and when an answer dies: the response coordinator and its fence.
+
+At most one response writes to the conversation at a time; out-of-band ones run beside it. `epoch` is the fence number: it is
+raised whenever the conversation's answer is stopped, and whatever was made for an older epoch is dropped on arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .client_events import ResponseParams
+from .commands import Fence, StartResponse, StopResponse, TurnMark
+from .conversation import Conversation, messages, untranscribed
+from .emitter import Emitter
+from .errors import ClientEventError
+from .inbound import ResponseAudio, ResponseEnded, ResponseFailed, ResponseText, ResponseToolCall
+from .items import Item
+from .policy import SessionLimits
+from .rates import TokenBucket
+from .response import Ending, Response, ResponseSettings
+from .schema import tool_choice_text, voice_name
+from .server_events import RateLimitsUpdated
+from .session_config import SessionConfig
+from .timeline import SAMPLE_RATE
+
+Chunk = ResponseText | ResponseAudio | ResponseToolCall | ResponseEnded | ResponseFailed
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A response whose context is not written down yet."""
+
+    response: Response
+    context: list[Item] | None
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """A `response.create` that came while the last words of an answer were still being spoken."""
+
+    params: ResponseParams | None
+    context: list[Item] | None
+    turn_item_id: str | None
+
+
+class ResponseCoordinator:
+    """Starts, feeds, stops and ends responses. All times are seconds on the session's clock."""
+
+    def __init__(
+        self,
+        *,
+        epoch: int,
+        config: Callable[[], SessionConfig],
+        conversation: Conversation,
+        emitter: Emitter,
+        limits: SessionLimits,
+    ) -> None:
+        self.epoch = epoch
+        self.current: Response | None = None
+        """The response that writes to the conversation, until its terminal."""
+        self.last: Response | None = None
+        """The one whose audio the listener may still hear."""
+        self.spoke = False
+        """Whether any audio was ever sent (the voice is locked then)."""
+        self._config = config
+        self._conversation = conversation
+        self._emit = emitter
+        self._limits = limits
+        self._live: dict[str, Response] = {}
+        self._waiting: dict[str, _Waiting] = {}
+        self._queued: _Queued | None = None
+        self._rate = TokenBucket(limits.responses_per_minute, 60.0)
+        self._unheard = False
+
+    # ---- what the session asks ----
+
+    @property
+    def responses(self) -> Iterable[Response]:
+        """All responses in progress."""
+        return tuple(self._live.values())
+
+    def responding(self) -> bool:
+        """Whether an answer is being made or sent."""
+        return self.current is not None
+
+    def audible(self, now: float) -> bool:
+        """Whether the listener hears the assistant, or is about to hear audio that was sent."""
+        if self.current is not None and self.current.ledger.released > 0:
+            return True
+        return self.last is not None and self.last.ledger.playing(now)
+
+    def unanswered(self) -> bool:
+        """Whether the last turn got no audible answer."""
+        return self._unheard
+
+    # ---- starting ----
+
+    def create(
+        self,
+        params: ResponseParams | None,
+        now: float,
+        *,
+        context: list[Item] | None = None,
+        event_id: str | None = None,
+        turn_item_id: str | None = None,
+        automatic: bool = False,
+    ) -> Response | None:
+        """Begin a response. `context` replaces the conversation (out of band or `input`). Returns None when it is queued behind the
+        last words of an answer that is made already; an `automatic` one (turn detection's) is queued behind any answer.
+
+        Raises ClientEventError: conversation_already_has_active_response, rate_limit_exceeded.
+        """
+        settings = self._settings(params)
+        if not settings.out_of_band and self.current is not None:
+            if automatic or (self.current.generated and self._queued is None):
+                self._queued = _Queued(params, context, turn_item_id)
+                return None
+            message = (
+                f"Conversation already has an active response in progress: {self.current.id}. "
+                "Wait until the response is finished before creating a new one."
+            )
+            raise ClientEventError("conversation_already_has_active_response", message, None, event_id)
+        if len(self._live) >= self._limits.max_responses:
+            message = f"At most {self._limits.max_responses} responses may be in progress at once."
+            raise ClientEventError("rate_limit_exceeded", message, None, event_id)
+        if not self._rate.take(now):
+            message = f"At most {self._limits.responses_per_minute} responses may be started in a minute."
+            raise ClientEventError("rate_limit_exceeded", message, None, event_id)
+        response = Response(
+            response_id=self._emit.ids.make("resp"),
+            epoch=self.epoch,
+            settings=settings,
+            conversation=self._conversation,
+            emitter=self._emit,
+            limits=self._limits,
+        )
+        response.turn_item_id = turn_item_id
+        self._live[response.id] = response
+        if not settings.out_of_band:
+            self.current = response
+            self._unheard = True
+        response.begin()
+        self._rate_limits(now)
+        if turn_item_id is not None:
+            self._emit.command(TurnMark(turn_item_id, "response_started", now, response.id))
+        self._waiting[response.id] = _Waiting(response, context, now + self._limits.transcript_wait_ms / 1000)
+        self.transcripts_changed()
+        return response
+
+    def transcripts_changed(self) -> None:
+        """Start the responses whose context is written down by now."""
+        for response_id, waiting in list(self._waiting.items()):
+            context = list(self._conversation) if waiting.context is None else waiting.context
+            if not untranscribed(context):
+                del self._waiting[response_id]
+                self._start(waiting.response, context)
+
+    def _start(self, response: Response, context: list[Item]) -> None:
+        settings = response.settings
+        limit = settings.max_output_tokens
+        response.started = True
+        self._emit.command(
+            StartResponse(
+                response_id=response.id,
+                epoch=response.epoch,
+                messages=messages(context, settings.instructions),
+                audio=settings.audio,
+                tools=settings.tools,
+                tool_choice=settings.tool_choice,
+                parallel_tool_calls=settings.parallel_tool_calls,
+                max_output_tokens=limit if isinstance(limit, int) else None,
+                voice=settings.voice,
+                speed=settings.speed,
+                model=self._config().model or "",
+                turn_item_id=response.turn_item_id,
+            )
+        )
+
+    def transcription_failed(self, item_id: str, code: str, message: str, now: float) -> None:
+        """An item's speech could not be written down: the responses that wait for it fail."""
+        for waiting in list(self._waiting.values()):
+            context = list(self._conversation) if waiting.context is None else waiting.context
+            if any(item.id == item_id for item in context):
+                self._end_now(waiting.response, lambda r: r.fail(code, message, now), now)
+
+    # ---- what the pipelines give ----
+
+    def chunk(self, chunk: Chunk, now: float) -> None:
+        """Take a chunk; what belongs to a fenced or ended response is dropped and counted."""
+        response = self._live.get(chunk.response_id)
+        if response is None or response.done or chunk.epoch != response.epoch:
+            self._emit.measure("dropped_by_epoch", kind=type(chunk).__name__)
+            return
+        match chunk:
+            case ResponseText():
+                response.add_text(chunk.text)
+            case ResponseAudio():
+                response.add_speech(chunk.pcm, chunk.transcript, chunk.words)
+            case ResponseToolCall():
+                response.add_call(chunk.index, chunk.call_id, chunk.name, chunk.arguments)
+            case ResponseEnded():
+                tokens = response.tokens
+                tokens.input, tokens.output, tokens.cached = chunk.input_tokens, chunk.output_tokens, chunk.cached_tokens
+                response.end(Ending(chunk.reason))
+            case ResponseFailed():
+                response.end(Ending("failed", chunk.code, chunk.message))
+        self._pump(response, now)
+
+    def delivered(self, response_id: str, samples: int, now: float) -> None:
+        """The transport handed audio to the socket."""
+        response = self._live.get(response_id) or (self.last if self.last is not None and self.last.id == response_id else None)
+        if response is None:
+            return
+        before = response.ledger.underruns
+        first = response.ledger.first_delivery is None
+        response.ledger.deliver(samples, now)
+        if response.ledger.underruns > before:
+            self._emit.measure("player_underruns")
+        if first and response.turn_item_id is not None:
+            self._emit.command(TurnMark(response.turn_item_id, "first_audio", now, response.id))
+        self._pump(response, now)
+
+    def tick(self, now: float) -> None:
+        """Release what is due; fail what waited too long."""
+        for response in self.responses:
+            self._pump(response, now)
+        message = "The user's speech was not transcribed in time."
+        for waiting in [w for w in self._waiting.values() if w.deadline <= now]:
+            self._end_now(waiting.response, lambda r: r.fail("transcription_timeout", message, now), now)
+
+    def next_deadline(self, now: float) -> float | None:
+        """When `tick` is due."""
+        times = [waiting.deadline for waiting in self._waiting.values()]
+        times += [due for response in self.responses if (due := response.next_deadline(now)) is not None]
+        if self.last is not None and self.last.ledger.playing(now):
+            times.append(self.last.ledger.ends_at(now))
+        return min(times) if times else None
+
+    def _pump(self, response: Response, now: float) -> None:
+        if response.done:
+            return
+        response.pump(now)
+        if response.message is not None and response is self.current:
+            self.last = response
+            self._unheard = False
+            self.spoke = self.spoke or response.settings.audio
+        if response.done:
+            self._ended(response, now)
+
+    def _ended(self, response: Response, now: float) -> None:
+        del self._live[response.id]
+        self._waiting.pop(response.id, None)
+        if response.turn_item_id is not None:
+            self._emit.command(TurnMark(response.turn_item_id, "response_done", now, response.id))
+        if response is not self.current:
+            return
+        self.current = None
+        queued, self._queued = self._queued, None
+        if queued is not None:
+            try:
+                self.create(queued.params, now, context=queued.context, turn_item_id=queued.turn_item_id)
+            except ClientEventError as error:
+                self._emit.error(error)
+
+    # ---- stopping ----
+
+    def fence(self, reason: str, now: float) -> Response | None:
+        """Raise the epoch: the conversation's answer, if any, makes no further sound. Returns the response to end (see `conclude`).
+
+        Emits the fence before anything else, so that queues are purged first.
+        """
+        self.epoch += 1
+        self._queued = None
+        self._emit.command(Fence(self.epoch, reason))
+        response = self.current
+        if response is not None:
+            self._emit.command(StopResponse(response.id, reason))
+        return response
+
+    def conclude(self, response: Response | None, reason: str, now: float, heard_ms: float | None = None) -> None:
+        """End a fenced response, and cut what is still being heard of the one before. `heard_ms` None: what the ledger says."""
+        last = self.last
+        if last is not None and last is not response and last.ledger.playing(now):
+            last.ledger.stop(now)
+            last.cut(last.ledger.heard_ms(now))
+        if response is not None:
+            heard = response.ledger.heard_ms(now) if heard_ms is None else heard_ms
+            self._end_now(response, lambda r: r.cancel(reason, heard, now), now)
+            self._unheard = response.message is None or (response.settings.audio and heard <= 0)
+
+    def leave_unanswered(self) -> None:
+        """The caller spoke on before the turn was answered: what follows must be answered even if it is nothing."""
+        self._unheard = True
+
+    def cancel(self, response: Response, now: float) -> None:
+        """The client cancels: everything delivered counts as heard, since it was not told to stop playing."""
+        heard_ms = response.ledger.delivered * 1000 / SAMPLE_RATE
+        if response is self.current:
+            self.fence("client_cancelled", now)
+            self.conclude(response, "client_cancelled", now, heard_ms)
+            self._unheard = False
+        else:
+            self._emit.command(StopResponse(response.id, "client_cancelled"))
+            self._end_now(response, lambda r: r.cancel("client_cancelled", heard_ms, now), now)
+
+    def cancel_all(self, now: float) -> None:
+        """The session ends: every response gets its terminal."""
+        self._queued = None
+        for response in self.responses:
+            if not response.done:
+                self.cancel(response, now)
+
+    def find(self, response_id: str | None) -> Response | None:
+        """A response in progress by id; None: the conversation's."""
+        return self.current if response_id is None else self._live.get(response_id)
+
+    def _end_now(self, response: Response, end: Callable[[Response], None], now: float) -> None:
+        end(response)
+        self._ended(response, now)
+
+    # ---- settings ----
+
+    def _settings(self, params: ResponseParams | None) -> ResponseSettings:
+        config = self._config()
+        chosen = params or ResponseParams()
+        output = chosen.audio.output if chosen.audio is not None else None
+        modalities = chosen.output_modalities or config.output_modalities
+        format_ = (output.format if output is not None else None) or config.audio.output.format
+        voice = (output.voice if output is not None else None) or config.audio.output.voice
+        tools = config.tools if chosen.tools is None else chosen.tools
+        choice = config.tool_choice if chosen.tool_choice is None else chosen.tool_choice
+        return ResponseSettings(
+            audio=list(modalities) == ["audio"],
+            format=format_.wire(),
+            voice=voice_name(voice),
+            speed=config.audio.output.speed,
+            instructions=config.instructions if chosen.instructions is None else chosen.instructions,
+            tools=tuple(tool.wire() for tool in tools),
+            tool_choice=tool_choice_text(choice),
+            parallel_tool_calls=config.parallel_tool_calls if chosen.parallel_tool_calls is None else chosen.parallel_tool_calls,
+            max_output_tokens=config.max_output_tokens if chosen.max_output_tokens is None else chosen.max_output_tokens,
+            metadata=chosen.metadata,
+            out_of_band=chosen.out_of_band,
+        )
+
+    def _rate_limits(self, now: float) -> None:
+        limit = {
+            "name": "requests",
+            "limit": self._limits.responses_per_minute,
+            "remaining": self._rate.remaining(now),
+            "reset_seconds": self._rate.refill_s(now),
+        }
+        self._emit.send(RateLimitsUpdated, rate_limits=[limit])

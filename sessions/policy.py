@@ -1,0 +1,82 @@
+"""How a session decides, in numbers: the operator's configuration of turn taking, playback and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BACKCHANNELS = (
+    "mm-hm mm-hmm mhm mmhm mm hmm hm uh-huh uhuh aha ah oh okay ok yeah yep yes right sure i see got it go on gotcha "
+    "wow cool nice great good"
+)
+COMMANDS = "stop wait no hold hang pause quiet enough cancel excuse hey actually sorry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTakingPolicy:
+    """When a caller's speech opens a turn, ends it, and interrupts. Times in ms."""
+
+    min_speech_ms: int = 96
+    """Speech shorter than this never opens a turn: a click, a knock."""
+    confirm_ms: int = 480
+    """Speech over the assistant must last this long to be an interruption; 0 stops the assistant at the first edge."""
+    overlap_words: bool = True
+    """Ask the ASR engine what was said over the assistant, to tell a backchannel from an interruption."""
+    overlap_words_wait_ms: int = 200
+    """How much longer than the confirm window the words may take."""
+    backchannel_ms: int = 1200
+    """Speech over the assistant that lasts longer than this interrupts whatever its words."""
+    overlap_end_ms: int = 256
+    """Silence that ends speech over the assistant."""
+    thinking_confirm_ms: int = 160
+    """Speech needed to join the turn while the answer is being made and nothing of it has been heard."""
+    resume_ms: int = 1200
+    """Speech that begins within this of the caller's own last word goes on with the turn: it needs only `thinking_confirm_ms`."""
+    backchannels: str = BACKCHANNELS
+    commands: str = COMMANDS
+    """Words that interrupt even when the speech is shorter than the confirm window."""
+    hysteresis: float = 0.15
+    """Speech goes on while the VAD's score stays above its threshold less this."""
+    ask_turn_end_ms: int = 192
+    """Silence after which the turn-end engine is asked (semantic_vad)."""
+    early_transcription_ms: int = 160
+    """Silence after which the final transcription is begun, in the hope that the turn is over."""
+    partial_interval_ms: int = 640
+    """How often a growing utterance is decoded again for transcription deltas."""
+    max_turn_ms: int = 120_000
+    """A turn that goes on longer is ended."""
+    skip_silent_turns: bool = True
+    """A turn in which no word was recognised is not answered."""
+    idle_prompts: int = 2
+    """How many times in a row an idle timeout may make the assistant speak."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLimits:
+    """Bounds of one session. Every queue and store of the session core is bounded by one of these."""
+
+    lead_ms: int = 500
+    """How far ahead of real time audio may be sent."""
+    slice_ms: int = 100
+    """The longest audio in one delta."""
+    first_slice_ms: int = 40
+    """The first delta of an answer, short so that it leaves early."""
+    undelivered_ms: int = 500
+    """How much audio may wait for a slow reader."""
+    hold_above_ms: int = 8_000
+    """Produced but unsent audio above which the pipeline is held."""
+    hold_below_ms: int = 4_000
+    """… and below which it goes on."""
+    input_buffer_ms: int = 300_000
+    """Uncommitted input audio (manual turn detection)."""
+    item_audio_ms: int = 120_000
+    """Audio kept with items, newest first, for `conversation.item.retrieve`."""
+    retrieve_audio_bytes: int = 640_000
+    """An item with more audio than this is retrieved without it, to keep the event below 1 MiB."""
+    max_items: int = 500
+    """Items of the conversation; the oldest go first."""
+    max_responses: int = 8
+    """Responses in progress at once, out-of-band ones included."""
+    responses_per_minute: int = 240
+    """Responses started in a minute (a token bucket, announced by `rate_limits.updated`)."""
+    transcript_wait_ms: int = 15_000
+    """How long a response waits for a transcript before it fails."""
