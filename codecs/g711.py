@@ -55,7 +55,8 @@ def _build_a_law_decoder() -> npt.NDArray[np.int16]:
     exponent = plain >> 4
     mantissa = (plain & 15) + np.where(exponent > 0, 16, 0)
     magnitude = ((mantissa << 4) + 8) << np.maximum(exponent - 1, 0)
-    return np.where(code > 127, magnitude, -magnitude).astype(np.int16)
+    linear: npt.NDArray[np.int16] = np.where(code > 127, magnitude, -magnitude).astype(np.int16)
+    return linear
 
 
 _MU_LAW_ENCODER = _build_mu_law_encoder()

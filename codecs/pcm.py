@@ -35,7 +35,8 @@ def to_float(pcm: Buffer) -> FloatArray:
 def from_float(samples: npt.ArrayLike) -> bytes:
     """Float samples as PCM bytes; what lies outside [-1, 1) is clipped. `from_float(to_float(x)) == x`."""
     scaled = np.rint(np.asarray(samples, dtype=np.float32) * np.float32(32768))
-    return np.clip(scaled, -32768, 32767).astype("<i2").tobytes()
+    clipped: Int16Array = np.clip(scaled, -32768, 32767).astype("<i2")
+    return clipped.tobytes()
 
 
 def from_int16(samples: npt.ArrayLike) -> bytes:

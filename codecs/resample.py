@@ -41,7 +41,8 @@ class Kernel:
         width = 2 * self.half + self.down
         windows = np.lib.stride_tricks.sliding_window_view(windowed, width, axis=-1)[..., :: self.down, :]
         shape = (*windowed.shape[:-1], windows.shape[-2] * self.up)
-        return np.ascontiguousarray(windows).dot(self.matrix).reshape(shape)
+        output: FloatArray = np.ascontiguousarray(windows).dot(self.matrix).reshape(shape)
+        return output
 
 
 @functools.lru_cache(maxsize=32)

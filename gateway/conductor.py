@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from ..engines.orchestrator import Orchestrator, Pipeline
+from ..engines.orchestrator import Orchestrator
 from ..sessions.commands import (
     CancelRequest,
     CloseConnection,
@@ -32,6 +32,7 @@ from ..sessions.commands import (
 from ..sessions.inbound import Disconnected, Inbound, Tick
 from ..sessions.server_events import ErrorEvent, ServerEvent, encode_event
 from ..sessions.session import Session
+from ..sessions.session_config import SessionConfig
 from .figures import Figures
 from .listening import Listener, Questions
 from .logs import logger
@@ -67,7 +68,7 @@ class Conductor:
         session: Session,
         connection: Connection,
         orchestrator: Orchestrator,
-        pipeline: Pipeline,
+        pipeline: str,
         figures: Figures,
         voices: tuple[str, ...] = (),
         encode: Callable[[ServerEvent], bytes | None] = encode_event,
@@ -85,6 +86,7 @@ class Conductor:
         self._pending: deque[Inbound] = deque()
         self._handling = False
         self._closed = False
+        self._config: SessionConfig | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._tasks = TaskOwner()
@@ -101,6 +103,7 @@ class Conductor:
     def open(self) -> None:
         """Say hello."""
         now = self._clock()
+        self._note_format()
         self._apply_all(self.session.open(now), now)
         self._arm()
 
@@ -128,6 +131,7 @@ class Conductor:
             self._connection.finish(1011, "The server failed.")
         finally:
             self._handling = False
+        self._note_format()
         self._arm()
 
     async def close(self) -> None:
@@ -144,6 +148,13 @@ class Conductor:
             self.figures.crashed("tasks")
         if self._recorder is not None:
             self._recorder.close()
+
+    def _note_format(self) -> None:
+        """Tell the connection in what format audio comes, when that has changed."""
+        if self.session.config is not self._config:
+            self._config = self.session.config
+            format_ = self._config.audio.input.format
+            self._connection.expect_audio(format_.sample_rate * (2 if format_.type == "audio/pcm" else 1))
 
     # ---- effects ----------------------------------------------------------------------------------------------------
 
@@ -198,19 +209,21 @@ class Conductor:
 
     def _arm(self) -> None:
         """Keep one timer at or before the session's next deadline. A timer that is too early just looks again."""
-        deadline = None if self._closed else self.session.next_deadline()
+        now = self._clock()
+        deadline = None if self._closed else self.session.next_deadline(now)
         if deadline is None or deadline >= self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        delay = max(0.0, deadline - self._clock())
-        self._timer = asyncio.get_running_loop().call_later(math.ceil(delay / TIMER_STEP) * TIMER_STEP, self._due)
+        steps = max(1, math.ceil((deadline - now) / TIMER_STEP))
+        self._timer = asyncio.get_running_loop().call_later(steps * TIMER_STEP, self._due)
 
     def _due(self) -> None:
         self._timer, self._timer_at = None, math.inf
-        deadline = self.session.next_deadline()
-        if deadline is not None and deadline <= self._clock():
+        now = self._clock()
+        deadline = self.session.next_deadline(now)
+        if deadline is not None and deadline <= now:
             self.feed(Tick())
         else:
             self._arm()

@@ -31,6 +31,10 @@ ENGINES: dict[str, dict[str, Any]] = {
 """Engines by name. Only those that a served pipeline names are loaded."""
 
 
+ALIASES = {"antiphon-voice": "voice", "antiphon-tone": "tone"}
+"""Model names and the pipelines that answer to them."""
+
+
 def without_overridden_kinds(configured: dict[str, Any]) -> dict[str, Any]:
     """The default tables, less the options of engines whose kind the user changed (they belong to the other kind)."""
     engines: dict[str, Any] = {}
@@ -39,4 +43,5 @@ def without_overridden_kinds(configured: dict[str, Any]) -> dict[str, Any]:
         user = chosen.get(name) if isinstance(chosen, dict) else None
         changed = isinstance(user, dict) and user.get("kind", table["kind"]) != table["kind"]
         engines[name] = {} if changed else dict(table)
-    return {"engines": engines, "pipelines": {name: dict(table) for name, table in PIPELINES.items()}}
+    pipelines = {name: dict(table) for name, table in PIPELINES.items()}
+    return {"engines": engines, "pipelines": pipelines, "models": {"aliases": dict(ALIASES)}}

@@ -23,14 +23,16 @@ async def drain(gateway: Gateway, deadline_s: float) -> None:
     gateway.draining = True
     sessions = gateway.sessions
     log.info("draining", sessions=len(sessions), deadline_s=deadline_s)
+    warning = Warn("draining", f"The server stops; the connection closes within {deadline_s:g} seconds.", deadline_s)
     for live in sessions.all():
-        live.conductor.feed(Warn("server_draining", f"The server stops for maintenance; the connection closes within {deadline_s:.0f} seconds."))
+        live.conductor.feed(warning)
     ends = time.monotonic() + deadline_s
     while len(sessions):
-        overdue = time.monotonic() >= ends
+        now = time.monotonic()
+        overdue = now >= ends
         for live in sessions.all():
-            if overdue or not live.conductor.session.busy:
-                live.conductor.feed(EndSession("server_draining", "The server stops for maintenance.", CLOSE_CODE))
+            if overdue or not live.conductor.session.busy(now):
+                live.conductor.feed(EndSession("server_draining", "The server stops.", CLOSE_CODE))
         if overdue:
             break
         await asyncio.sleep(STEP)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from ..engines.errors import EngineError
 from ..engines.feed import AudioFeed
 from ..engines.messages import TranscribeBody
-from ..engines.orchestrator import Orchestrator, Pipeline
+from ..engines.orchestrator import Orchestrator
 from ..sessions.commands import JudgeTurnEnd, Transcribe
-from ..sessions.inbound import Inbound, SpeechScored, Transcribed, TranscriptionFailed, TurnEndJudged, VadLost
+from ..sessions.inbound import Inbound, SpeechScored, Transcribed, TranscriptionFailed, TurnEndJudged, VadLost, VadReady
 from .logs import logger
 from .tasks import TaskOwner
 
@@ -29,7 +29,7 @@ class Listener:
         self,
         *,
         orchestrator: Orchestrator,
-        pipeline: Pipeline,
+        pipeline: str,
         session_id: str,
         tasks: TaskOwner,
         feed: Callable[[Inbound], None],
@@ -44,8 +44,6 @@ class Listener:
         self._audio: AudioFeed | None = None
         self._started = False
         self._reported_drops = 0
-        self.heard = 0
-        """Samples taken so far; the positions of a new feed count from here."""
 
     @property
     def backlog(self) -> int:
@@ -64,7 +62,6 @@ class Listener:
             if dropped > self._reported_drops:
                 self._on_dropped(dropped - self._reported_drops)
                 self._reported_drops = dropped
-        self.heard += len(pcm) // 2
 
     def close(self) -> None:
         """No more audio will come."""
@@ -73,14 +70,13 @@ class Listener:
 
     async def _listen(self) -> None:
         pause = RETRY_FIRST
-        base = 0
         while self._audio is not None:
             try:
                 stream = self._orchestrator.listen(self._pipeline, self._audio, session_id=self._session_id)
                 async with contextlib.aclosing(stream):
                     async for chunk in stream:
                         pause = RETRY_FIRST
-                        self._feed(SpeechScored(base + chunk.start_sample, chunk.probabilities))
+                        self._feed(SpeechScored(chunk.start_sample, chunk.probabilities))
                 return
             except EngineError as error:
                 log.warning("VAD lost", session=self._session_id, code=error.code, error=str(error))
@@ -89,9 +85,9 @@ class Listener:
                 self._feed(VadLost(error.code, str(error)))
             await asyncio.sleep(pause)
             pause = min(RETRY_LONGEST, pause * 2)
-            base, self._reported_drops = self.heard, 0
+            self._reported_drops = 0
             self._audio = AudioFeed()
-            self._feed(SpeechScored(base, ()))  # tells the session that somebody listens again
+            self._feed(VadReady())
 
     def _crashed(self, error: BaseException) -> None:
         log.error("listening crashed", session=self._session_id, exc_info=error)
@@ -107,7 +103,7 @@ class Questions:
     """
 
     def __init__(
-        self, *, orchestrator: Orchestrator, pipeline: Pipeline, session_id: str, tasks: TaskOwner, feed: Callable[[Inbound], None]
+        self, *, orchestrator: Orchestrator, pipeline: str, session_id: str, tasks: TaskOwner, feed: Callable[[Inbound], None]
     ) -> None:
         self._orchestrator = orchestrator
         self._pipeline = pipeline

@@ -42,8 +42,8 @@ class LiveSession:
     started_at: float = field(default_factory=time.time)
     """Unix seconds."""
 
-    def report(self) -> dict[str, Any]:
-        """For the operator's route."""
+    def report(self, now: float) -> dict[str, Any]:
+        """For the operator's route; `now` on the session's clock."""
         session = self.conductor.session
         return {
             "id": self.session_id,
@@ -51,8 +51,8 @@ class LiveSession:
             "model": self.model,
             "pipeline": self.pipeline,
             "started_at": int(self.started_at),
-            "state": session.state,
-            "busy": session.busy,
+            "state": session.state(now),
+            "busy": session.busy(now),
             "epoch": session.epoch,
             "outbox": {"events": len(self.connection.outbox), "audio_ms": self.connection.outbox.samples * 1000 // SAMPLE_RATE},
             "vad_backlog_ms": self.conductor.backlog * 1000 // SAMPLE_RATE,
@@ -153,13 +153,13 @@ class LiveSessions:
     def sweep(self) -> None:
         """Tell the registry what the sessions do, and carry out what has become due."""
         now = self._clock()
-        for session_id, live in self._live.items():
+        for session_id, live in list(self._live.items()):
             session = live.conductor.session
-            seen = (session.last_activity, session.busy)
+            seen = (session.last_activity, session.busy(now))
             if self._seen.get(session_id) != seen:
                 self._seen[session_id] = seen
                 self.registry.touch(session_id, session.last_activity)
-                self.registry.set_busy(session_id, session.busy, now)
+                self.registry.set_busy(session_id, seen[1], now)
         self._carry_out(self.registry.due(now))
 
     def _carry_out(self, todo: Iterable[decisions.Decision]) -> None:
@@ -178,7 +178,7 @@ class LiveSessions:
                     self._end(session_id, "session_expired", f"Your session {said} {limit:g} seconds.", 1000)
                 case decisions.Warning(session_id=session_id, reason=reason, seconds_left=left):
                     unless = " unless something happens" if reason == "idle" else ""
-                    self._tell(session_id, "session_expiring", f"Your session ends in {left:.0f} seconds{unless}.")
+                    self._tell(session_id, Warn("expiring", f"Your session ends in {left:.0f} seconds{unless}.", round(left, 1)))
                 case decisions.WaitExpired(session_id=session_id, retry_after_s=retry_after):
                     self._turn_away(session_id, retry_after)
                 case decisions.Queued() | decisions.Refused():
@@ -200,15 +200,16 @@ class LiveSessions:
             log.info("session ended by the registry", session=session_id, code=code)
             live.conductor.feed(EndSession(code, message, close_code))
 
-    def _tell(self, session_id: str, code: str, message: str) -> None:
+    def _tell(self, session_id: str, warning: Warn) -> None:
         live = self._live.get(session_id)
         if live is not None:
-            live.conductor.feed(Warn(code, message))
+            live.conductor.feed(warning)
 
     # ---- metrics ----------------------------------------------------------------------------------------------------
 
     def _gauges(self) -> Iterable[Metric]:
-        states = Counter(live.conductor.session.state for live in self._live.values())
+        now = self._clock()
+        states = Counter(live.conductor.session.state(now) for live in self._live.values())
         states.setdefault("idle", 0)
         counts = self.registry.counts()
         backlog = sum(live.conductor.backlog for live in self._live.values())

@@ -8,8 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..engines.errors import EngineError
-from ..engines.messages import AudioChunk, ChatBody, ChatMessage, EngineChunk, Finished, StageMark, TextChunk, Tool, ToolCall, ToolCallChunk
-from ..engines.orchestrator import Orchestrator, Pipeline, ResponseBody
+from ..engines.messages import (
+    AudioChunk,
+    ChatBody,
+    ChatMessage,
+    Finished,
+    ResponseBody,
+    StageMark,
+    TextChunk,
+    Tool,
+    ToolCall,
+    ToolCallChunk,
+)
+from ..engines.orchestrator import Orchestrator
+from ..engines.response import ResponseChunk, ResponseStream
 from ..sessions.commands import Message, StartResponse
 from ..sessions.inbound import Inbound, ResponseAudio, ResponseEnded, ResponseFailed, ResponseText, ResponseToolCall
 from ..sessions.timeline import TimedWord
@@ -24,6 +36,7 @@ class _Run:
     """A running response. `going` is cleared while the session holds it back."""
 
     command: StartResponse
+    stream: ResponseStream
     going: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -35,7 +48,7 @@ class Responder:
         self,
         *,
         orchestrator: Orchestrator,
-        pipeline: Pipeline,
+        pipeline: str,
         session_id: str,
         tasks: TaskOwner,
         feed: Callable[[Inbound], None],
@@ -56,7 +69,7 @@ class Responder:
 
     def start(self, command: StartResponse) -> None:
         """Begin to make a response."""
-        run = _Run(command)
+        run = _Run(command, self._stream(command))
         run.going.set()
         self._runs[command.response_id] = run
         run.task = self._tasks.start(
@@ -73,6 +86,7 @@ class Responder:
         """Abort on every stage: nothing of this response comes back after this call."""
         run = self._runs.pop(response_id, None)
         if run is not None and run.task is not None:
+            run.stream.abort()
             run.task.cancel()
 
     def _crashed(self, command: StartResponse, error: BaseException) -> None:
@@ -81,11 +95,10 @@ class Responder:
             message = "The server failed while making this response."
             self._feed(ResponseFailed(command.response_id, command.epoch, "internal_error", message))
 
-    async def _run(self, run: _Run) -> None:
-        command = run.command
+    def _stream(self, command: StartResponse) -> ResponseStream:
         voice = command.voice if command.voice in self._voices else None
         body = ResponseBody(chat=_chat_body(command), audio=command.audio, voice=voice, speed=command.speed)
-        stream = self._orchestrator.respond(
+        return self._orchestrator.respond(
             self._pipeline,
             body,
             request_id=command.response_id,
@@ -93,10 +106,13 @@ class Responder:
             epoch=command.epoch,
             affinity=self._session_id,
         )
+
+    async def _run(self, run: _Run) -> None:
+        command = run.command
         finished = False
         try:
-            async with contextlib.aclosing(stream):
-                async for chunk in stream:
+            async with contextlib.aclosing(run.stream):
+                async for chunk in run.stream:
                     await run.going.wait()
                     self._report(command, chunk)
                     finished = finished or isinstance(chunk, Finished)
@@ -110,7 +126,7 @@ class Responder:
             if self._runs.get(command.response_id) is run:
                 del self._runs[command.response_id]
 
-    def _report(self, command: StartResponse, chunk: EngineChunk) -> None:
+    def _report(self, command: StartResponse, chunk: ResponseChunk) -> None:
         response_id, epoch = command.response_id, command.epoch
         match chunk:
             case AudioChunk(pcm=pcm, transcript=transcript, words=words):
@@ -136,8 +152,6 @@ class Responder:
                         cached_tokens=usage.cached_tokens,
                     )
                 )
-            case _:
-                raise TypeError(f"a response pipeline gave a {type(chunk).__name__}")
 
 
 def _chat_body(command: StartResponse) -> ChatBody:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from .app import create_app
 from .drain import drain
@@ -91,8 +92,19 @@ def serve(settings: Settings, *, ready_file: Path | None = None) -> None:
 
 
 async def _serve(settings: Settings, sock: socket.socket, ready_file: Path | None) -> None:
-    app = create_app(settings)
+    stop = asyncio.Event()
+    with _signals(stop):
+        await serve_until(stop, create_app(settings), sock, on_ready=lambda url: _announce(url, ready_file))
+    log.info("stopped")
+
+
+async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *, on_ready: Callable[[str], None]) -> None:
+    """Serve `app` on `sock` until `stop` is set, then drain. `on_ready` is given the base URL once sessions are taken.
+
+    Raises `EngineError` when an engine cannot be opened.
+    """
     gateway: Gateway = app.state.gateway
+    settings = gateway.settings
     config = uvicorn.Config(
         app,
         ws=DirectWebSocket,
@@ -106,23 +118,22 @@ async def _serve(settings: Settings, sock: socket.socket, ready_file: Path | Non
         lifespan="on",
     )
     server = _Server(config)
-    stop = asyncio.Event()
-    with _signals(stop):
-        # The engines are opened here and not in uvicorn's lifespan, so that their errors reach the caller as they are.
-        await gateway.open()
-        serving = asyncio.create_task(server.serve(sockets=[sock]), name="uvicorn")
+    # The engines are opened here and not in uvicorn's lifespan, so that their errors reach the caller as they are.
+    await gateway.open()
+    serving = asyncio.create_task(server.serve(sockets=[sock]), name="uvicorn")
+    stopping = asyncio.create_task(stop.wait(), name="stop signal")
+    try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         if not serving.done():
-            _announce(base_url(sock), ready_file)
-            stopping = asyncio.create_task(stop.wait(), name="stop signal")
+            on_ready(base_url(sock))
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
             await drain(gateway, settings.server.drain_s)
-            server.should_exit = True
+    finally:
+        server.should_exit = True
+        stopping.cancel()
         await serving
         await gateway.close()
-    log.info("stopped")
 
 
 def _announce(url: str, ready_file: Path | None) -> None:
@@ -143,7 +154,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
         if stop.is_set():
             print("antiphon: second signal, leaving at once", file=sys.stderr, flush=True)
             os._exit(128 + number)
-        log.info("draining", signal=number.name)
+        log.info("stopping", signal=number.name)
         stop.set()
 
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -156,4 +167,4 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-__all__ = ["base_url", "listen", "loop_factory", "serve"]
+__all__ = ["base_url", "listen", "loop_factory", "serve", "serve_until"]

@@ -11,7 +11,8 @@ from prometheus_client.core import Metric
 from starlette.requests import HTTPConnection
 
 from ..engines.interface import Role
-from ..engines.orchestrator import Orchestrator, Pipeline
+from ..engines.orchestrator import Orchestrator
+from ..engines.pipeline import Pipeline
 from ..engines.pool import EnginePool
 from ..engines.registry import build_engine, kinds
 from .auth import KeyRing
@@ -35,8 +36,7 @@ class Gateway:
         self.metrics = Metrics()
         self.keys = KeyRing(settings.server.api_keys)
         self.pool = EnginePool()
-        self.orchestrator = Orchestrator(self.pool)
-        self.pipelines: dict[str, Pipeline] = {}
+        self._orchestrator: Orchestrator | None = None
         self.sessions = LiveSessions(settings.registry, self.metrics)
         self.created = int(time.time())
         self.started = False
@@ -49,6 +49,12 @@ class Gateway:
         gateway = connection.app.state.gateway
         assert isinstance(gateway, Gateway)
         return gateway
+
+    @property
+    def orchestrator(self) -> Orchestrator:
+        """Runs the served pipelines; there once the gateway is open."""
+        assert self._orchestrator is not None, "the gateway is not open"
+        return self._orchestrator
 
     async def open(self) -> None:
         """Load the engines of the served pipelines. Raises `EngineError`."""
@@ -92,13 +98,15 @@ class Gateway:
 
     def _build(self) -> None:
         """Make the engines (their weights are found and hashed here, off the event loop) and the pipelines."""
+        pipelines: list[Pipeline] = []
         for name in self.settings.server.pipelines:
             engines = self.settings.pipelines[name].engines()
             for engine in engines.values():
                 if engine not in self.pool:
                     table = self.settings.engines[engine]
                     self.pool.add(engine, build_engine(table.kind, engine, self._options(table.kind, table.options)))
-            self.pipelines[name] = Pipeline(**{role.value: engine for role, engine in engines.items()})
+            pipelines.append(Pipeline.voice(name, **{role.value: engine for role, engine in engines.items()}))
+        self._orchestrator = Orchestrator(self.pool, pipelines)
 
     def _options(self, kind: str, options: dict[str, Any]) -> dict[str, Any]:
         """An engine's options with its share of the CPU threads."""
@@ -111,7 +119,7 @@ class Gateway:
         running: list[tuple[dict[str, str], float]] = []
         waiting: list[tuple[dict[str, str], float]] = []
         for engine in self.pool.snapshot():
-            running.append(({"engine": engine.name}, sum(replica.running for replica in engine.replicas)))
+            running.append(({"engine": engine.name}, sum(sum(replica.running.values()) for replica in engine.replicas)))
             waiting.extend(({"engine": engine.name, "class": kind.name.lower()}, count) for kind, count in engine.waiting.items())
         yield gauge("antiphon_engine_running", "Requests that an engine works on", running)
         yield gauge("antiphon_engine_waiting", "Requests that wait for a slot of an engine", waiting)

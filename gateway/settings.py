@@ -13,18 +13,22 @@ import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..engines.cpu import ThreadBudget, available_cores
 from ..engines.interface import Role
 from ..sessions.policy import SessionLimits, TurnTakingPolicy
+from ..sessions.session_config import TurnDetection
 from . import defaults
 from .errors import SettingsError
 from .transports.websocket import WebSocketLimits
 
 DEFAULT_FILE = "antiphon.toml"
 """Read from the current folder when no file is named."""
+
+
+_turn_detection: TypeAdapter[TurnDetection] = TypeAdapter(TurnDetection)
 
 
 class Table(BaseModel):
@@ -100,7 +104,7 @@ class EngineSettings(Table):
 class ModelSettings(Table):
     """`[models]`: which pipeline answers to which model name."""
 
-    aliases: dict[str, str] = {"antiphon-voice": "voice", "antiphon-tone": "tone"}
+    aliases: dict[str, str] = {}
     """Model names and the pipelines that answer to them; a pipeline's own name always works."""
     fallback: str = ""
     """The pipeline for every other name (stock clients ask for "gpt-realtime"); "": the first of server.pipelines."""
@@ -118,6 +122,23 @@ class SessionSettings(Table):
     """As in the protocol; `type = "none"` for manual turns."""
     transcription: bool = True
     """Send the transcript of what the user says."""
+
+    def first_turn_detection(self) -> TurnDetection | None:
+        """The turn detection of a new session."""
+        if self.turn_detection.get("type") == "none":
+            return None
+        detection: TurnDetection = _turn_detection.validate_python(self.turn_detection)
+        return detection
+
+    @model_validator(mode="after")
+    def _turn_detection_is_valid(self) -> SessionSettings:
+        try:
+            self.first_turn_detection()
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            path = ".".join(("turn_detection", *(str(part) for part in first["loc"][1:])))
+            raise ValueError(f"{path}: {first['msg']}") from None
+        return self
 
 
 class RecordingSettings(Table):

@@ -1,9 +1,9 @@
 """Who may stay: admission up to a capacity, a short waiting room, eviction of the least recently active, idle time and lifetime.
 
 Pure: every method takes `now` in seconds on one clock and returns decisions; whoever calls carries them out and tells the
-sessions. A session is named in exactly one admission (Admitted, AdmittedEvicting, Queued, Refused), and whoever leaves without
-having asked for it in exactly one end (as a victim, Expired, WaitExpired). A busy session (speaking, or being spoken to) is never evicted and
-never idle; only its lifetime can end it.
+sessions. A session is named in one admission (Admitted, AdmittedEvicting, Queued and then one of these two, Refused), and who
+leaves without having asked for it in exactly one end (as a victim, Expired, WaitExpired). A busy session (speaking, or being
+spoken to) is never evicted and never idle; only its lifetime can end it.
 """
 
 from __future__ import annotations

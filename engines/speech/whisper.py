@@ -80,7 +80,7 @@ class WhisperModel:
             str(folder), device="cpu", compute_type=options.compute_type, intra_threads=options.threads, inter_threads=1
         )
         self._array = ctranslate2.StorageView.from_array
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._bands = 128 if self._network.n_mels == 128 else 80
         self.multilingual = bool(self._network.is_multilingual)
 
@@ -148,10 +148,10 @@ class WhisperModel:
 
     def _prompt(self, language: str, before: str) -> list[int]:
         marks = ["<|startoftranscript|>", *((f"<|{language}|>", "<|transcribe|>") if self.multilingual else ()), "<|notimestamps|>"]
-        prompt = [self._tokenizer.token_to_id(mark) for mark in marks]
+        prompt: list[int] = [self._tokenizer.token_to_id(mark) for mark in marks]
         if before.strip():
             earlier = self._tokenizer.encode(" " + before.strip(), add_special_tokens=False).ids[-_PROMPT_TOKENS:]
-            prompt = [self._tokenizer.token_to_id("<|startofprev|>"), *earlier, *prompt]
+            return [self._tokenizer.token_to_id("<|startofprev|>"), *earlier, *prompt]
         return prompt
 
 

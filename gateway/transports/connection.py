@@ -23,5 +23,8 @@ class Connection(Protocol):
     def purge(self, epoch: int) -> Purged:
         """Drop, now, everything still queued that was made for an epoch before `epoch`."""
 
+    def expect_audio(self, bytes_per_second: int) -> None:
+        """The session's input format has so many bytes a second: audio is capped in seconds, not in bytes."""
+
     def finish(self, code: int, reason: str) -> None:
         """Close once everything queued has been sent, at the latest after the connection's send deadline."""

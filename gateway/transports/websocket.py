@@ -36,6 +36,8 @@ class WebSocketLimits:
     """Seconds of input audio at once."""
     events_per_second: float = 250.0
     events_burst: int = 4000
+    errors_per_minute: int = 600
+    """Mistakes are forgiven; a client that makes more is closed with 1008."""
     outbox_audio_ms: int = 4000
     """Audio on its way to the socket. Each response keeps to `undelivered_ms`; this is the wall behind them."""
     outbox_bytes: int = 8 * 1024 * 1024
@@ -69,8 +71,7 @@ class WebSocketConnection:
         self._overflowed = False
         self._finish_by = 0.0
         self.closing = Closing()
-        self.bytes_per_second = 2 * SAMPLE_RATE
-        """Of the session's input format: the conductor keeps it true, so that audio can be capped in seconds."""
+        self._bytes_per_second = 2 * SAMPLE_RATE
         self._audio = TokenBucket(limits.audio_burst_s, limits.audio_burst_s / limits.audio_rate)
         self._events = TokenBucket(limits.events_burst, limits.events_burst / limits.events_per_second)
         self._refusals = TokenBucket(1.0, 1.0)
@@ -86,6 +87,9 @@ class WebSocketConnection:
 
     def purge(self, epoch: int) -> Purged:
         return self.outbox.purge(epoch)
+
+    def expect_audio(self, bytes_per_second: int) -> None:
+        self._bytes_per_second = bytes_per_second
 
     def finish(self, code: int, reason: str) -> None:
         if self._finish is None:
@@ -139,7 +143,7 @@ class WebSocketConnection:
         if not self._events.take(now):
             problem = f"Too many events: the limit is {limits.events_per_second:g} per second."
         elif APPEND in raw[:EDGE] or APPEND in raw[-EDGE:]:
-            seconds = len(raw) * 3 / 4 / self.bytes_per_second
+            seconds = len(raw) * 3 / 4 / self._bytes_per_second
             if not self._audio.take(now, min(seconds, limits.audio_burst_s)):
                 problem = f"Audio comes too fast: the limit is {limits.audio_rate:g} times real time, and {limits.audio_burst_s:g} s at once."
         if not problem:

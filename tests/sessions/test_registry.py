@@ -326,5 +326,5 @@ class RegistryHistories(RuleBasedStateMachine):
                 assert decisions[-1] == ends[0]
 
 
-RegistryHistories.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+RegistryHistories.TestCase.settings = settings(max_examples=250, stateful_step_count=40, deadline=None)
 TestRegistryHistories = RegistryHistories.TestCase

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from antiphon.sessions import server_events as se
 from antiphon.sessions.session_config import default_config
+from openai._models import construct_type_unchecked
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
@@ -84,9 +85,22 @@ EVENTS: list[se.ServerEvent] = [
     se.OutputAudioBufferCleared(event_id="e", response_id="resp_1"),
 ]
 
+EXTENSIONS: list[se.ServerEvent] = [
+    se.SessionExpiring(event_id="e", message="Soon.", seconds=60.0),
+    se.SessionDraining(event_id="e", message="Soon.", seconds=30.0),
+]
+
 
 def test_there_is_an_instance_of_each_event() -> None:
-    assert {type(event) for event in EVENTS} == set(typing.get_args(se.ServerEvent))
+    assert {type(event) for event in EVENTS + EXTENSIONS} == set(typing.get_args(se.ServerEvent))
+
+
+@pytest.mark.parametrize("event", EXTENSIONS, ids=se.event_type)
+def test_the_sdks_parsing_lets_our_extensions_through(event: se.ServerEvent) -> None:
+    """The SDK reads events from the wire leniently: a name that it does not know must not break it."""
+    data = json.loads(se.encode_event(event))
+    seen = construct_type_unchecked(value=data, type_=RealtimeServerEvent)
+    assert seen.type == se.event_type(event)
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=se.event_type)
@@ -101,7 +115,7 @@ def test_the_sdk_reads_every_event(event: se.ServerEvent) -> None:
 
 
 def test_all_names_are_distinct() -> None:
-    assert len({se.event_type(event) for event in EVENTS}) == len(EVENTS)
+    assert len({se.event_type(event) for event in EVENTS + EXTENSIONS}) == len(EVENTS + EXTENSIONS)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+"""`WS /v1/realtime`: OpenAI's Realtime protocol over a WebSocket."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, WebSocket
+
+from ..sessions.ids import Ids
+from ..sessions.inbound import ClientMessage, Inbound
+from ..sessions.server_events import encode_event
+from ..sessions.session import Session
+from ..sessions.session_config import SessionConfig, default_config
+from .conductor import Conductor, Recorder
+from .errors import ApiError
+from .figures import Figures
+from .live_sessions import LiveSession
+from .logs import logger
+from .service import Gateway
+from .settings import Settings
+from .transports.websocket import WebSocketConnection
+
+router = APIRouter()
+log = logger("gateway.realtime")
+
+SUBPROTOCOL = "realtime"
+
+
+@router.websocket("/v1/realtime")
+async def realtime(websocket: WebSocket) -> None:
+    """One connection, one session. Whatever is wrong before it starts is an HTTP error in the handshake's answer."""
+    gateway = Gateway.of(websocket)
+    session_id = Ids(secrets.randbits(64)).make("sess")
+    try:
+        gateway.keys.require(websocket.headers, websocket.scope.get("subprotocols", ()))
+        gateway.require_open()
+        model = _asked_model(websocket)
+        pipeline = gateway.pipeline_for(model)
+        config = _first_config(gateway, websocket, model, pipeline)
+        await gateway.sessions.admit(session_id, _gone(websocket))
+    except ApiError as refusal:
+        gateway.metrics.refusals.labels(refusal.code).inc()
+        log.info("refused", code=refusal.code, client=_client(websocket))
+        await websocket.send_denial_response(refusal.response())
+        return
+    except ConnectionError:
+        return
+    reason = "error"
+    try:
+        reason = await _converse(gateway, websocket, session_id, model, pipeline, config)
+    finally:
+        gateway.sessions.leave(session_id, reason)
+
+
+async def _converse(
+    gateway: Gateway, websocket: WebSocket, session_id: str, model: str, pipeline: str, config: SessionConfig
+) -> str:
+    """Accept the connection and let the session run until it ends; returns by whom."""
+    settings = gateway.settings
+    offered = websocket.scope.get("subprotocols", ())
+    await websocket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    seed = secrets.randbits(64)
+    session = Session(
+        session_id=session_id,
+        config=config,
+        policy=settings.turn_taking_policy(),
+        limits=settings.session_limits(),
+        ids=Ids(seed),
+        expires_at=int(time.time() + settings.registry.lifetime_s),
+    )
+    connection = WebSocketConnection(websocket, settings.websocket_limits())
+    shim: Any = None
+    conductor = Conductor(
+        session=session,
+        connection=connection,
+        orchestrator=gateway.orchestrator,
+        pipeline=pipeline,
+        figures=Figures(gateway.metrics, pipeline),
+        voices=gateway.voices(pipeline),
+        errors_per_minute=settings.websocket_limits().errors_per_minute,
+        encode=encode_event if shim is None else shim.outbound,
+        recorder=_recorder(settings, session_id, config, seed),
+    )
+    gateway.sessions.start(LiveSession(session_id, model, pipeline, conductor, connection))
+    log.info("session started", session=session_id, model=model, pipeline=pipeline, client=_client(websocket), beta=shim is not None)
+    try:
+        conductor.open()
+        closing = await connection.run(conductor.feed if shim is None else _translated(shim, conductor.feed))
+    finally:
+        await conductor.close()
+    if closing.by == "slow_reader":
+        gateway.metrics.slow_readers.inc()
+    log.info("session ended", session=session_id, by=closing.by, code=closing.code)
+    return closing.by
+
+
+def _translated(shim: Any, feed: Callable[[Inbound], None]) -> Callable[[Inbound], None]:
+    """Client events of the beta protocol become those of today's before the session sees (and records) them."""
+
+    def translate(event: Inbound) -> None:
+        feed(ClientMessage(shim.inbound(event.raw)) if isinstance(event, ClientMessage) else event)
+
+    return translate
+
+
+async def _gone(websocket: WebSocket) -> None:
+    """Ends when a client that has not been accepted yet goes away."""
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+def _asked_model(websocket: WebSocket) -> str:
+    return websocket.query_params.get("model") or websocket.query_params.get("deployment") or ""
+
+
+def _first_config(gateway: Gateway, websocket: WebSocket, model: str, pipeline: str) -> SessionConfig:
+    """What the session starts with. Raises an `ApiError` for an unknown intent."""
+    intent = websocket.query_params.get("intent", "conversation")
+    if intent not in ("conversation", "transcription", "realtime"):
+        raise ApiError(400, "invalid_value", f"Unknown intent '{intent}': there are 'conversation' and 'transcription'.", param="intent")
+    if intent == "transcription":
+        return default_config(model or pipeline, "transcription")
+    defaults = gateway.settings.session
+    engines = gateway.settings.pipelines[pipeline]
+    voices = gateway.voices(pipeline)
+    voice = defaults.voice or (voices[0] if voices else "")
+    options: dict[str, Any] = {"voice": voice} if voice else {}
+    detection = defaults.first_turn_detection() if engines.vad is not None else None
+    config = default_config(model or pipeline, instructions=defaults.instructions, turn_detection=detection, **options)
+    if defaults.transcription and engines.asr is not None:
+        return config.merge({"audio": {"input": {"transcription": {"model": engines.asr}}}})
+    return config
+
+
+def _recorder(settings: Settings, session_id: str, config: SessionConfig, seed: int) -> Recorder | None:
+    return None
+
+
+def _client(websocket: WebSocket) -> str:
+    return websocket.client.host if websocket.client is not None else ""

@@ -1,0 +1,79 @@
+"""`antiphon scenario`: run a whole story against a server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ..clients.errors import CallFailed
+from . import demo as demo_scenario
+from . import load_voice as load_scenario
+from . import voice_turns as turns_scenario
+from .callers import CallersFailed
+from .server import ServerFailed
+from .voice import MODEL, Setting
+
+app = typer.Typer(
+    help="Run a whole story against a live server through its public interface, and print what was measured.\n\n"
+    "Without --url a server is started and stopped again. Exit codes: 0 passed, 1 a figure missed its aim, 2 it could not be run.",
+    no_args_is_help=True,
+)
+
+Out = Annotated[Path, typer.Option(help="Folder for reports, recordings and pictures; each scenario has its own below it.")]
+Url = Annotated[str | None, typer.Option(help="A server that runs already; without it one is started.", envvar="ANTIPHON_URL")]
+Config = Annotated[Path | None, typer.Option(help="The configuration file of the server that is started.", exists=True, dir_okay=False)]
+Key = Annotated[str | None, typer.Option(help="The API key, if the server wants one.", envvar="ANTIPHON_API_KEY")]
+Model = Annotated[str, typer.Option(help="The model to ask for.")]
+
+
+@app.command("demo")
+def demo(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None, model: Model = MODEL) -> None:
+    """A short call: six turns, two interruptions, one hum; a minute and a half."""
+    setting = Setting(out / "demo", Console(), url, config, api_key, model)
+    _run(setting, demo_scenario.run(setting))
+
+
+@app.command("voice_turns")
+def voice_turns(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None, model: Model = MODEL) -> None:
+    """The acceptance test of a call: over 20 turns in several voices, 8 interruptions, hums and noises; some five minutes."""
+    setting = Setting(out / "voice_turns", Console(), url, config, api_key, model)
+    _run(setting, turns_scenario.run(setting))
+
+
+@app.command("load_voice")
+def load_voice(
+    out: Out = Path("out"),
+    url: Url = None,
+    config: Config = None,
+    api_key: Key = None,
+    pid: Annotated[int | None, typer.Option(help="With --url: the server's process, to measure its CPU time and memory.")] = None,
+    minutes: Annotated[float, typer.Option(help="Also hold a steady load for so long, and see that memory stays flat.", min=0, max=120)] = 0.0,
+    sessions: Annotated[int, typer.Option(help="Sessions of the steady load; 0: half of what was reached.", min=0, max=2000)] = 0,
+    start: Annotated[int, typer.Option(help="Sessions of the first step.", min=1, max=2000)] = 20,
+    step: Annotated[int, typer.Option(help="Sessions more at each step.", min=1, max=500)] = 20,
+    most: Annotated[int, typer.Option(help="No step goes beyond this.", min=1, max=2000)] = 400,
+    seconds: Annotated[float, typer.Option(help="How long a step is measured.", min=3, max=120)] = 12.0,
+    frame_ms: Annotated[int, typer.Option(help="Milliseconds of audio in each event sent.", min=10, max=200)] = 20,
+) -> None:
+    """Concurrent sessions on the tone pipeline at real time, more at each step, until deadlines slip."""
+    setting = Setting(out / "load_voice", Console(), url, config, api_key, "antiphon-tone")
+    plan = load_scenario.Plan(
+        pid=pid, minutes=minutes, sessions=sessions, start=start, step=step, most=most, seconds=seconds, frame_ms=frame_ms
+    )
+    _run(setting, load_scenario.run(setting, plan))
+
+
+def _run(setting: Setting, scenario: object) -> None:
+    try:
+        passed = asyncio.run(scenario)  # type: ignore[arg-type]
+    except (CallFailed, CallersFailed, ServerFailed) as error:
+        setting.console.print(Text(str(error), style="red"))
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    raise typer.Exit(0 if passed else 1)

@@ -1,0 +1,45 @@
+"""What the whole suite shares: weights, and a server started as a user starts it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from antiphon.scenarios.server import Server
+
+
+@pytest.fixture(scope="session")
+def default_weights() -> None:
+    """The weights of the default pipeline, in the user's own cache."""
+    from antiphon.engines import weights
+    from antiphon.engines.catalogue import SETS
+
+    for name in SETS["default"]:
+        weights.pull(name)
+
+
+@pytest.fixture(scope="session")
+def server(default_weights: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """`antiphon serve` with its default configuration: real models, and the `tone` pipeline beside them."""
+    running = Server(log=tmp_path_factory.mktemp("server") / "server.log")
+    asyncio.run(running.__aenter__())
+    yield running
+    asyncio.run(running.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="session")
+def speak(server: Server) -> Callable[[str], bytes]:
+    """Text -> 24 kHz PCM of somebody saying it."""
+    said: dict[str, bytes] = {}
+
+    def say(text: str) -> bytes:
+        if text not in said:
+            body = {"model": "tts-1", "voice": "alloy", "input": text, "response_format": "pcm"}
+            response = httpx.post(f"{server.url}/v1/audio/speech", json=body, timeout=60, trust_env=False)
+            response.raise_for_status()
+            said[text] = response.content
+        return said[text]
+
+    return say
