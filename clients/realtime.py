@@ -79,7 +79,7 @@ class RealtimeClient:
         self._note(error)
         if self.close_code is None:
             return CallFailed("The connection to the server was lost.")
-        reason = f": {self.close_reason}" if self.close_reason else ""
+        reason = f": {self.close_reason.rstrip('.')}" if self.close_reason else ""
         return CallFailed(f"The server closed the connection with code {self.close_code}{reason}.")
 
 

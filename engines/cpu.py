@@ -47,8 +47,12 @@ def available_cores() -> int:
 
 
 def onnx_session(model: Path | bytes, threads: int = 1) -> Any:
-    """An `onnxruntime.InferenceSession` on the CPU that neither spins nor uses more than `threads` threads."""
+    """An `onnxruntime.InferenceSession` on the CPU that neither spins nor uses more than `threads` threads.
+
+    Raises ValueError when the file is no model that this onnxruntime can run.
+    """
     import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as raised
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -58,7 +62,17 @@ def onnx_session(model: Path | bytes, threads: int = 1) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     source = model if isinstance(model, bytes) else str(model)
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    except (
+        raised.InvalidProtobuf,
+        raised.InvalidGraph,
+        raised.InvalidArgument,
+        raised.NotImplemented,
+        raised.NoSuchFile,
+        raised.Fail,
+    ) as error:
+        raise ValueError(str(error)) from error
 
 
 def worker(name: str) -> ThreadPoolExecutor:

@@ -79,7 +79,8 @@ class ChatBody(msgspec.Struct, frozen=True, tag="chat", kw_only=True):
 
 
 class SpeakBody(msgspec.Struct, frozen=True, tag="speak", kw_only=True):
-    """Say `text` (already normalised for speech)."""
+    """Say `text`: written text without markup. The engine says numbers and abbreviations in words, and gives the text back in its
+    chunks' transcripts as it was written."""
 
     text: str
     voice: str | None = None

@@ -26,7 +26,7 @@ from .interface import EngineRequest, Role, WorkClass
 from .messages import AudioChunk, Finished, RequestBody, ResponseBody, SpeakBody, StageMark, TextChunk, ToolCallChunk, Word
 from .pipeline import Pipeline, Stage
 from .pool import EnginePool
-from .spoken import Clause, align, guess, make_clause
+from .spoken import Clause
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class ResponseStream:
         self._error: BaseException | None = None
         self._finished = Finished()
         self._clauses = ClauseConnector(self.ahead)
-        self._slicer = _Slicer()
+        self._slice_ms = FIRST_SLICE_MS
         self._waiting_bytes = 0
         self._made_bytes = 0
         self._first_read: float | None = None
@@ -181,42 +181,37 @@ class ResponseStream:
 
     async def _speak(self, stage: Stage) -> None:
         number = 0
-        unspoken = ""
+        untold = ""  # text that goes out with the next sound
         while (piece := await self._clauses.get()) is not None:
-            clause = make_clause(unspoken + piece)
-            unspoken = ""
-            if not clause.spoken:
-                unspoken = clause.written
+            clause = Clause(untold + piece)
+            if not clause.audible:
+                untold = clause.written
                 continue
             await self._room_for_audio()
             if number == 0:
                 self._mark(stage, "start")
-            await self._say(stage, clause, number)
+            untold = await self._say(stage, clause, number)
             number += 1
-        if unspoken.strip():
-            self._emit_audio(AudioChunk(pcm=_SILENCE, transcript=unspoken))
+        if untold.strip():
+            self.emit_audio(AudioChunk(pcm=_SILENCE, transcript=untold))
         if number:
             self._mark(stage, "end")
 
-    async def _say(self, stage: Stage, clause: Clause, number: int) -> None:
-        """Say one clause. Its first slice carries the whole written text."""
-        body = SpeakBody(text=clause.spoken, voice=self._body.voice, speed=self._body.speed)
+    async def _say(self, stage: Stage, clause: Clause, number: int) -> str:
+        """Say one clause. Returns what of its text no audio carried."""
+        body = SpeakBody(text=clause.written, voice=self._body.voice, speed=self._body.speed)
         request = self._request(f"speech-{number}", body)
-        first = True
+        slices = _Slices(self)
+        first = number == 0
         async with aclosing(self._pool.stream(stage.engine, request, affinity=self._ids.affinity)) as chunks:
             async for chunk in chunks:
-                if not isinstance(chunk, AudioChunk) or not chunk.pcm:
+                if not isinstance(chunk, AudioChunk):
                     continue
-                if first and number == 0:
+                if first and chunk.pcm:
                     self._mark(stage, "first")
-                words: tuple[Word, ...] = ()
-                if first:
-                    words = align(clause.written, chunk.words) or guess(clause.written, clause.spoken)
-                for pcm in self._slicer.slices(chunk.pcm):
-                    self._emit_audio(AudioChunk(pcm=pcm, transcript=clause.written if first else "", words=words if first else ()))
                     first = False
-        if first:  # the engine had nothing to say for it, but it belongs to the transcript
-            self._emit_audio(AudioChunk(pcm=_SILENCE, transcript=clause.written))
+                slices.add(chunk.pcm, *clause.label(chunk))
+        return slices.finish() + clause.remainder()
 
     def _request(self, part: str, body: RequestBody) -> EngineRequest:
         ids = self._ids
@@ -239,7 +234,13 @@ class ResponseStream:
     def _mark(self, stage: Stage, what: str) -> None:
         self._emit(StageMark(stage.name, what, time.monotonic()))
 
-    def _emit_audio(self, chunk: AudioChunk) -> None:
+    def slice_bytes(self) -> int:
+        """How long the next slice of audio should be."""
+        return (FIRST_SLICE_MS if self.ahead() <= 0 else self._slice_ms) * BYTES_PER_SECOND // 1000
+
+    def emit_audio(self, chunk: AudioChunk) -> None:
+        """Put audio out; the slices after it may be longer."""
+        self._slice_ms = FIRST_SLICE_MS * 2 if self.ahead() <= 0 else min(LONGEST_SLICE_MS, self._slice_ms * 2)
         if not self._aborted:
             self._waiting_bytes += len(chunk.pcm)
             self._made_bytes += len(chunk.pcm)
@@ -257,21 +258,37 @@ class ResponseStream:
             await self._read.wait()
 
 
-class _Slicer:
-    """Cuts audio into slices that start at 40 ms and double up to 320 ms: the first is out at once, the later ones cost less."""
+class _Slices:
+    """Cuts a clause's audio into slices: 40 ms when nothing is in hand, so that sound starts at once, doubling up to 320 ms while the
+    reader is supplied. A slice that a text begins with carries it."""
 
-    def __init__(self) -> None:
-        self._milliseconds = FIRST_SLICE_MS
+    def __init__(self, stream: ResponseStream) -> None:
+        self._stream = stream
+        self._pcm = b""
+        self._transcript = ""
+        self._words: tuple[Word, ...] = ()
 
-    def slices(self, pcm: bytes) -> list[bytes]:
-        parts: list[bytes] = []
-        position = 0
-        while position < len(pcm):
-            size = self._milliseconds * BYTES_PER_SECOND // 1000
-            parts.append(pcm[position : position + size])
-            position += size
-            self._milliseconds = min(LONGEST_SLICE_MS, self._milliseconds * 2)
-        return parts
+    def add(self, pcm: bytes, transcript: str, words: tuple[Word, ...]) -> None:
+        """More audio of the clause; a new text begins a new slice."""
+        if transcript:
+            if self._pcm:
+                self._emit(len(self._pcm))
+            self._transcript += transcript
+            self._words += words
+        self._pcm += pcm
+        while self._pcm and len(self._pcm) >= (size := self._stream.slice_bytes()):
+            self._emit(size)
+
+    def finish(self) -> str:
+        """The last, short slice. Returns a text that came without any audio."""
+        if self._pcm:
+            self._emit(len(self._pcm))
+        return self._transcript
+
+    def _emit(self, size: int) -> None:
+        pcm, self._pcm = self._pcm[:size], self._pcm[size:]
+        self._stream.emit_audio(AudioChunk(pcm=pcm, transcript=self._transcript, words=self._words))
+        self._transcript, self._words = "", ()
 
 
 def stage_error(stage: Stage, error: EngineError) -> EngineError:

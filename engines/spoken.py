@@ -1,49 +1,65 @@
-"""From a piece of the chat model's text to what is shown, what is spoken, and when each shown word is heard."""
+"""From a piece of the chat model's text to what is shown, and when each shown word is heard."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .messages import AudioChunk, Word
+from .speech.text import speakable
+from .timing import spread
 
-from .messages import Word
-from .speech.markup import strip_markup as strip_markdown
-from .timing import split_words, spread
-
-
-def speakable(text: str) -> str:
-    return text
+_PACE_MS = 65.0
+"""An ordinary pace of speech, per character, for engines that tell no times."""
 
 
-@dataclass(frozen=True, slots=True)
 class Clause:
-    """`written` is the piece as a transcript shows it (no markdown); `spoken` is what the speech engine says ("$5" as "five dollars").
-    `spoken` may be empty: a lone emoji or a rule of dashes is shown but not said."""
+    """A piece of chat text: `written` as a transcript shows it (no markdown); `audible` when some of it can be said (a lone emoji or a
+    rule of dashes is shown, not said)."""
 
-    written: str
-    spoken: str
+    def __init__(self, piece: str) -> None:
+        parts = speakable(piece)
+        self.written = parts.written
+        self.audible = bool(parts.spoken)
+        self._told = ""
+        self._own_words = True
 
+    def label(self, chunk: AudioChunk) -> tuple[str, tuple[Word, ...]]:
+        """The transcript and its words for the next chunk of this clause's audio.
 
-def make_clause(piece: str) -> Clause:
-    """The two forms of a piece of chat text."""
-    written = strip_markdown(piece)
-    return Clause(written, speakable(written).strip())
+        Engines that give the text back as it was written are taken at their word. From any other the first chunk gets all of the
+        text, timed by the engine's own words as well as they can be matched.
+        """
+        if not self._own_words:
+            return "", ()
+        if self._told and not chunk.transcript:
+            return "", ()
+        if chunk.transcript and self.written.startswith(self._told + chunk.transcript):
+            self._told += chunk.transcript
+            return chunk.transcript, chunk.words
+        self._own_words = False
+        rest = self.remainder()
+        return rest, align(rest, chunk.words) or spread(rest, len(rest) * _PACE_MS)
+
+    def remainder(self) -> str:
+        """What no chunk has carried yet; from now on it counts as told."""
+        rest = self.written[len(self._told) :]
+        self._told = self.written
+        return rest
 
 
 def align(written: str, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The times of the written words, from the engine's timed spoken `words` of the same clause. Joined they give `written`.
+    """The times of the written words, from the timed spoken `words` of the same text. Joined they give `written`.
 
-    Where the forms have as many words, word stands for word; where each written word's spoken form can be counted out of the
-    spoken words, it covers those; else the written words share the time by the length of their spoken forms.
+    Where each written word's spoken form can be counted out of the spoken words ("$5" is "five dollars"), it covers those; else
+    the written words share the time by the length of their spoken forms.
     """
     if not words:
         return ()
-    pieces = split_words(written)
-    if len(pieces) == len(words):
-        return tuple(Word(piece, word.start_ms, word.end_ms) for piece, word in zip(pieces, words, strict=True))
-    forms = [speakable(piece).strip() for piece in pieces]
-    counts = [len(form.split()) for form in forms]
+    parts = speakable(written).pieces
+    counts = [len(part.spoken.split()) for part in parts]
+    if len(parts) == len(words):
+        counts = [1] * len(parts)
     if sum(counts) == len(words):
-        return _by_count(pieces, counts, words)
-    return _by_length(pieces, forms, words)
+        return _by_count([part.written for part in parts], counts, words)
+    return _by_length([part.written for part in parts], [len(part.spoken) for part in parts], words)
 
 
 def _by_count(pieces: list[str], counts: list[int], words: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -59,18 +75,13 @@ def _by_count(pieces: list[str], counts: list[int], words: tuple[Word, ...]) -> 
     return tuple(timed)
 
 
-def _by_length(pieces: list[str], forms: list[str], words: tuple[Word, ...]) -> tuple[Word, ...]:
+def _by_length(pieces: list[str], lengths: list[int], words: tuple[Word, ...]) -> tuple[Word, ...]:
     start, end = words[0].start_ms, words[-1].end_ms
-    total = max(1, sum(map(len, forms)))
+    total = max(1, sum(lengths))
     timed: list[Word] = []
     position = 0
-    for piece, form in zip(pieces, forms, strict=True):
+    for piece, length in zip(pieces, lengths, strict=True):
         begin = start + (end - start) * position / total
-        position += len(form)
+        position += length
         timed.append(Word(piece, begin, start + (end - start) * position / total))
     return tuple(timed)
-
-
-def guess(written: str, spoken: str, milliseconds_per_character: float = 65.0) -> tuple[Word, ...]:
-    """Times for an engine that tells none: an ordinary pace of speech."""
-    return spread(written, len(spoken) * milliseconds_per_character)

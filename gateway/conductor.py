@@ -11,7 +11,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from ..engines.orchestrator import Orchestrator
 from ..sessions.commands import (
@@ -37,6 +36,7 @@ from .figures import Figures
 from .listening import Listener, Questions
 from .logs import logger
 from .rates import WindowCounter
+from .recordings import Recording
 from .responding import Responder
 from .tasks import TaskOwner
 from .transports.connection import Connection
@@ -49,14 +49,6 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that a session's tasks have to end."""
 TIMER_STEP = 0.001
 """Seconds; the event loop's timers count in ms."""
-
-
-class Recorder(Protocol):
-    """Keeps a session's inbound events (`sessions.recording`)."""
-
-    def event(self, event: Inbound, now: float) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Conductor:
@@ -72,7 +64,7 @@ class Conductor:
         figures: Figures,
         voices: tuple[str, ...] = (),
         encode: Callable[[ServerEvent], bytes | None] = encode_event,
-        recorder: Recorder | None = None,
+        recording: Recording | None = None,
         errors_per_minute: int = 600,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -80,7 +72,7 @@ class Conductor:
         self.figures = figures
         self._connection = connection
         self._encode = encode
-        self._recorder = recorder
+        self._recording = recording
         self._clock = clock
         self._errors = WindowCounter(limit=errors_per_minute)
         self._pending: deque[Inbound] = deque()
@@ -102,10 +94,15 @@ class Conductor:
 
     def open(self) -> None:
         """Say hello."""
+        self._guarded(self._hello)
+
+    def _hello(self) -> None:
         now = self._clock()
-        self._note_format()
-        self._apply_all(self.session.open(now), now)
-        self._arm()
+        outbound = self.session.open(now)
+        if self._recording is not None:
+            self._recording.recorder.opened(now, outbound)
+        self._apply_all(outbound, now)
+        self._work()
 
     def feed(self, event: Inbound) -> None:
         """Something happened to the session. What follows from it has taken effect when this returns, unless this was called
@@ -113,26 +110,33 @@ class Conductor:
         if self._closed:
             return
         self._pending.append(event)
-        if self._handling:
-            return
+        if not self._handling:
+            self._guarded(self._work)
+
+    def _work(self) -> None:
+        """Handle what is pending, one event after the other, and set the timer for what comes next."""
+        while self._pending:
+            event = self._pending.popleft()
+            now = self._clock()
+            outbound = self.session.handle(event, now)
+            if self._recording is not None:
+                self._recording.recorder.handled(now, event, outbound)
+            self._apply_all(outbound, now)
+        self._note_format()
+        self._arm()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """A fault in the house must not leave a session that neither speaks nor ends: it is logged, counted, and closes it."""
         self._handling = True
         try:
-            while self._pending:
-                event = self._pending.popleft()
-                now = self._clock()
-                if self._recorder is not None:
-                    self._recorder.event(event, now)
-                self._apply_all(self.session.handle(event, now), now)
+            work()
         except Exception:
-            # A fault in the house must not leave a session that neither speaks nor ends.
-            log.exception("session crashed", session=self.session.id, event=type(event).__name__)
+            log.exception("session crashed", session=self.session.id)
             self.figures.crashed("session")
             self._closed = True
             self._connection.finish(1011, "The server failed.")
         finally:
             self._handling = False
-        self._note_format()
-        self._arm()
 
     async def close(self) -> None:
         """The connection is gone: end every task. Nothing is sent after this."""
@@ -146,8 +150,8 @@ class Conductor:
         if stuck:
             log.error("tasks would not end", session=self.session.id, tasks=stuck)
             self.figures.crashed("tasks")
-        if self._recorder is not None:
-            self._recorder.close()
+        if self._recording is not None:
+            self._recording.close()
 
     def _note_format(self) -> None:
         """Tell the connection in what format audio comes, when that has changed."""
@@ -221,12 +225,12 @@ class Conductor:
 
     def _due(self) -> None:
         self._timer, self._timer_at = None, math.inf
+        self._guarded(self._look)
+
+    def _look(self) -> None:
+        """The timer rang: is anything due?"""
         now = self._clock()
-        deadline = self.session.next_deadline(now)
+        deadline = None if self._closed else self.session.next_deadline(now)
         if deadline is not None and deadline <= now:
-            self.feed(Tick())
-        else:
-            self._arm()
-
-
-__all__ = ["Conductor", "Recorder"]
+            self._pending.append(Tick())
+        self._work()

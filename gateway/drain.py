@@ -22,12 +22,13 @@ async def drain(gateway: Gateway, deadline_s: float) -> None:
     """Let every session go: idle ones at once, busy ones when they come to rest, all after `deadline_s` seconds."""
     gateway.draining = True
     sessions = gateway.sessions
+    sessions.close_waiting_room()
     log.info("draining", sessions=len(sessions), deadline_s=deadline_s)
     warning = Warn("draining", f"The server stops; the connection closes within {deadline_s:g} seconds.", deadline_s)
     for live in sessions.all():
         live.conductor.feed(warning)
     ends = time.monotonic() + deadline_s
-    while len(sessions):
+    while len(sessions):  # also those that were being admitted when the drain began
         now = time.monotonic()
         overdue = now >= ends
         for live in sessions.all():
@@ -36,8 +37,5 @@ async def drain(gateway: Gateway, deadline_s: float) -> None:
         if overdue:
             break
         await asyncio.sleep(STEP)
-    linger = time.monotonic() + LINGER
-    while len(sessions) and time.monotonic() < linger:
-        await asyncio.sleep(STEP)
-    if len(sessions):
+    if not await sessions.emptied(LINGER):
         log.warning("sessions left behind", sessions=len(sessions))

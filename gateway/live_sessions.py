@@ -78,6 +78,8 @@ class LiveSessions:
         self._live: dict[str, LiveSession] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._seen: dict[str, tuple[float, bool]] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._sweeper: asyncio.Task[None] | None = None
         metrics.watch(self._gauges)
 
@@ -125,13 +127,30 @@ class LiveSessions:
     def start(self, live: LiveSession) -> None:
         """An admitted session has its conductor now."""
         self._live[live.session_id] = live
+        self._empty.clear()
+
+    async def emptied(self, timeout: float) -> bool:
+        """Wait, at most so many seconds, until no session is left; whether that is so."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def leave(self, session_id: str, reason: str) -> None:
         """The session is over, started or not; whoever waits gets its place."""
         self._live.pop(session_id, None)
+        if not self._live:
+            self._empty.set()
         self._seen.pop(session_id, None)
         self._metrics.sessions_ended.labels(reason).inc()
         self._carry_out(self.registry.remove(session_id, self._clock()))
+
+    def close_waiting_room(self) -> None:
+        """Turn everyone away who waits for a place."""
+        for session_id in list(self._waiting):
+            self._turn_away(session_id, 5)
 
     # ---- the sweeper ------------------------------------------------------------------------------------------------
 
@@ -222,7 +241,9 @@ class LiveSessions:
             "outbox_audio_seconds": sum(box.samples for box in boxes) / SAMPLE_RATE,
             "vad_audio_seconds": backlog / SAMPLE_RATE,
         }
-        yield gauge("antiphon_queue_depth", "What waits in the sessions' queues", [({"queue": name}, depth) for name, depth in queues.items()])
+        yield gauge(
+            "antiphon_queue_depth", "What waits in the sessions' queues", [({"queue": name}, depth) for name, depth in queues.items()]
+        )
 
 
 def _full(retry_after: int) -> ApiError:

@@ -41,7 +41,8 @@ def configure_logs(level: str = "info", style: str = "auto") -> None:
     # uvicorn tells of every connection; a session's own start and end lines say more.
     logging.getLogger("uvicorn").handlers = []
     logging.getLogger("uvicorn.error").setLevel(max(threshold, logging.WARNING))
-    logging.getLogger("uvicorn.access").setLevel(logging.ERROR)
+    for chatty in ("uvicorn.access", "httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def logger(name: str) -> Any:

@@ -135,9 +135,7 @@ class Responder:
             case TextChunk(text=text):
                 self._feed(ResponseText(response_id, epoch, text))
             case ToolCallChunk(index=index, call_id=call_id, name=name, arguments=arguments):
-                call = ResponseToolCall(
-                    response_id=response_id, epoch=epoch, index=index, call_id=call_id, name=name, arguments=arguments
-                )
+                call = ResponseToolCall(response_id=response_id, epoch=epoch, index=index, call_id=call_id, name=name, arguments=arguments)
                 self._feed(call)
             case StageMark():
                 self._on_stage(response_id, chunk)

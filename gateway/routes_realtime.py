@@ -5,23 +5,23 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, WebSocket
 
 from ..sessions.ids import Ids
 from ..sessions.inbound import ClientMessage, Inbound
+from ..sessions.recording import header_of, session_of
 from ..sessions.server_events import encode_event
-from ..sessions.session import Session
 from ..sessions.session_config import SessionConfig, default_config
-from .conductor import Conductor, Recorder
+from .beta import BetaShim
+from .conductor import Conductor
 from .errors import ApiError
 from .figures import Figures
 from .live_sessions import LiveSession
 from .logs import logger
+from .recordings import start_recording
 from .service import Gateway
-from .settings import Settings
 from .transports.websocket import WebSocketConnection
 
 router = APIRouter()
@@ -56,24 +56,23 @@ async def realtime(websocket: WebSocket) -> None:
         gateway.sessions.leave(session_id, reason)
 
 
-async def _converse(
-    gateway: Gateway, websocket: WebSocket, session_id: str, model: str, pipeline: str, config: SessionConfig
-) -> str:
+async def _converse(gateway: Gateway, websocket: WebSocket, session_id: str, model: str, pipeline: str, config: SessionConfig) -> str:
     """Accept the connection and let the session run until it ends; returns by whom."""
     settings = gateway.settings
     offered = websocket.scope.get("subprotocols", ())
     await websocket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
-    seed = secrets.randbits(64)
-    session = Session(
+    header = header_of(
         session_id=session_id,
+        seed=secrets.randbits(64),
+        expires_at=int(time.time() + settings.registry.lifetime_s),
         config=config,
         policy=settings.turn_taking_policy(),
         limits=settings.session_limits(),
-        ids=Ids(seed),
-        expires_at=int(time.time() + settings.registry.lifetime_s),
+        created=time.time(),
     )
+    session = session_of(header)
     connection = WebSocketConnection(websocket, settings.websocket_limits())
-    shim: Any = None
+    shim = BetaShim() if websocket.headers.get("openai-beta", "").strip() == "realtime=v1" else None
     conductor = Conductor(
         session=session,
         connection=connection,
@@ -82,8 +81,8 @@ async def _converse(
         figures=Figures(gateway.metrics, pipeline),
         voices=gateway.voices(pipeline),
         errors_per_minute=settings.websocket_limits().errors_per_minute,
-        encode=encode_event if shim is None else shim.outbound,
-        recorder=_recorder(settings, session_id, config, seed),
+        encode=encode_event if shim is None else shim.encode,
+        recording=start_recording(settings.recording, header),
     )
     gateway.sessions.start(LiveSession(session_id, model, pipeline, conductor, connection))
     log.info("session started", session=session_id, model=model, pipeline=pipeline, client=_client(websocket), beta=shim is not None)
@@ -98,7 +97,7 @@ async def _converse(
     return closing.by
 
 
-def _translated(shim: Any, feed: Callable[[Inbound], None]) -> Callable[[Inbound], None]:
+def _translated(shim: BetaShim, feed: Callable[[Inbound], None]) -> Callable[[Inbound], None]:
     """Client events of the beta protocol become those of today's before the session sees (and records) them."""
 
     def translate(event: Inbound) -> None:
@@ -134,10 +133,6 @@ def _first_config(gateway: Gateway, websocket: WebSocket, model: str, pipeline: 
     if defaults.transcription and engines.asr is not None:
         return config.merge({"audio": {"input": {"transcription": {"model": engines.asr}}}})
     return config
-
-
-def _recorder(settings: Settings, session_id: str, config: SessionConfig, seed: int) -> Recorder | None:
-    return None
 
 
 def _client(websocket: WebSocket) -> str:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Literal
-from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..codecs import wav
-from ..engines.clauses import ClauseSplitter
-from ..engines.errors import InvalidRequestError
-from ..engines.interface import EngineRequest, Role, WorkClass
-from ..engines.messages import AudioChunk, SpeakBody
-from ..engines.spoken import make_clause
+from ..engines.interface import Role
 from .auth import require_key
 from .errors import ApiError
 from .service import Gateway
+from .speaking import say
 
 router = APIRouter(tags=["audio"])
 
 LONGEST_TEXT = 4096
-CALM = 10.0
-"""Seconds of audio "in hand" that the clause splitter is told: nobody waits for the first word, so whole sentences are cut."""
 
 
 class VoiceId(BaseModel):
@@ -53,39 +46,14 @@ async def create_speech(body: SpeechRequest, request: Request) -> Response:
     gateway = Gateway.of(request)
     gateway.require_open()
     engine = _engine(gateway, body.model)
-    voice = _voice(gateway, engine, body.voice if isinstance(body.voice, str) else body.voice.id)
-    chunks = _speak(gateway, engine, body, voice)
+    voice = body.voice if isinstance(body.voice, str) else body.voice.id
+    chunks = say(gateway.pool, engine, body.input, voice=voice, speed=body.speed)
     # The first chunk is made before the answer begins, so that an error can still be an HTTP error.
     first = await anext(chunks, b"")
     if body.response_format == "pcm":
         return StreamingResponse(_all(first, chunks), media_type="audio/pcm")
     pcm = b"".join([part async for part in _all(first, chunks)])
     return Response(wav.encode(pcm), media_type="audio/wav")
-
-
-async def _speak(gateway: Gateway, engine: str, body: SpeechRequest, voice: str | None) -> AsyncIterator[bytes]:
-    splitter = ClauseSplitter()
-    splitter.feed(body.input)
-    splitter.finish()
-    session_id = f"speech_{uuid4().hex}"
-    number = 0
-    while (piece := splitter.take(CALM)) is not None:
-        spoken = make_clause(piece).spoken
-        if not spoken:
-            continue
-        request = EngineRequest(
-            request_id=f"{session_id}:{number}",
-            body=SpeakBody(text=spoken, voice=voice, speed=body.speed),
-            session_id=session_id,
-            work_class=WorkClass.INTERACTIVE,
-        )
-        number += 1
-        async with aclosing(gateway.pool.stream(engine, request)) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, AudioChunk):
-                    yield chunk.pcm
-    if not number:
-        raise InvalidRequestError("the input has nothing in it that can be spoken")
 
 
 async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -102,8 +70,3 @@ def _engine(gateway: Gateway, model: str) -> str:
     if engine is None:
         raise ApiError(404, "model_not_found", f"The model '{model}' does not speak. These do: {', '.join(speech)}.", param="model")
     return engine
-
-
-def _voice(gateway: Gateway, engine: str, voice: str) -> str | None:
-    """The wanted voice if the engine has it; a stock client's default ("alloy") falls back to the engine's own."""
-    return voice if voice in gateway.pool.engine(engine).capabilities.voices else None

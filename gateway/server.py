@@ -59,7 +59,9 @@ def listen(host: str, port: int) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        raise SettingsError(f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another server.host or server.port.") from None
+        raise SettingsError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another server.host or server.port."
+        ) from None
     return sock
 
 
@@ -123,7 +125,7 @@ async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *,
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="uvicorn")
     stopping = asyncio.create_task(stop.wait(), name="stop signal")
     try:
-        while not server.started and not serving.done():
+        while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn tells nobody
             await asyncio.sleep(0.01)
         if not serving.done():
             on_ready(base_url(sock))

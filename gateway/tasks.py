@@ -17,9 +17,7 @@ class TaskOwner:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(
-        self, coroutine: Coroutine[Any, Any, None], *, name: str, on_crash: Callable[[BaseException], None]
-    ) -> asyncio.Task[None]:
+    def start(self, coroutine: Coroutine[Any, Any, None], *, name: str, on_crash: Callable[[BaseException], None]) -> asyncio.Task[None]:
         """Run a coroutine until it ends or the owner closes."""
         if self._closed:
             coroutine.close()

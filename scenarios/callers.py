@@ -25,14 +25,8 @@ CONFIGURATION = """\
 pipelines = ["callers"]
 
 [pipelines.callers]
-vad = ""
-turn_end = ""
-asr = ""
 chat = "echo"
 speech = "kokoro"
-
-[engines.kokoro]
-kind = "kokoro"
 """
 
 

@@ -52,7 +52,9 @@ def load_voice(
     config: Config = None,
     api_key: Key = None,
     pid: Annotated[int | None, typer.Option(help="With --url: the server's process, to measure its CPU time and memory.")] = None,
-    minutes: Annotated[float, typer.Option(help="Also hold a steady load for so long, and see that memory stays flat.", min=0, max=120)] = 0.0,
+    minutes: Annotated[
+        float, typer.Option(help="Also hold a steady load for so long, and see that memory stays flat.", min=0, max=120)
+    ] = 0.0,
     sessions: Annotated[int, typer.Option(help="Sessions of the steady load; 0: half of what was reached.", min=0, max=2000)] = 0,
     start: Annotated[int, typer.Option(help="Sessions of the first step.", min=1, max=2000)] = 20,
     step: Annotated[int, typer.Option(help="Sessions more at each step.", min=1, max=500)] = 20,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -226,4 +225,4 @@ class Conversation:
         except NoAnswer:
             await self.call.interrupt()
         while self.sender.speaking:
-            await asyncio.sleep(0.02)
+            await self.call.pause(0.02)

@@ -222,7 +222,9 @@ class Load:
         loop = asyncio.get_running_loop()
         while len(self.sessions) < sessions:
             _, session = await loop.create_connection(
-                lambda: LoadSession(f"{self._host}:{self._port}", self._path, self._headers, self._prompt, self.counts), self._host, self._port
+                lambda: LoadSession(f"{self._host}:{self._port}", self._path, self._headers, self._prompt, self.counts),
+                self._host,
+                self._port,
             )
             async with asyncio.timeout(10):
                 await session.ready

@@ -50,8 +50,7 @@ class Server:
             return self
         self.log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "antiphon", "serve", "--port", "0", *self._options]
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=self._env)
+        self._process = await asyncio.to_thread(self._start, command)
         self.pid = self._process.pid
         try:
             await self._wait_until_ready()
@@ -71,6 +70,10 @@ class Server:
             response = await http.get(path)
             response.raise_for_status()
             return response.json() if "json" in response.headers.get("content-type", "") else response.text
+
+    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self.log.open("wb") as log:
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=self._env)
 
     async def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S

@@ -41,7 +41,9 @@ def cough(rng: np.random.Generator, *, dbfs: float = -9.0) -> bytes:
     shape = np.where(time < 0.012, time / 0.012, np.exp(-(time - 0.012) / 0.045)) + 0.25 * np.exp(-(((time - 0.17) / 0.04) ** 2))
     spectrum = np.fft.rfft(rng.standard_normal(samples))
     frequencies = np.fft.rfftfreq(samples, 1 / SAMPLE_RATE)
-    throat = sum(gain / (1 + ((frequencies - centre) / width) ** 2) for centre, width, gain in ((550, 250, 1), (1500, 500, 0.7), (2800, 900, 0.4)))
+    throat = sum(
+        gain / (1 + ((frequencies - centre) / width) ** 2) for centre, width, gain in ((550, 250, 1), (1500, 500, 0.7), (2800, 900, 0.4))
+    )
     return from_float(_at_peak(np.fft.irfft(spectrum * throat, samples) * shape, dbfs))
 
 

@@ -119,7 +119,13 @@ def figures(summary: Summary) -> list[Figure]:
         digits = 1 if name == "tpot" else 0
         rows.append(plain(f"{name.upper()} p50, server", percentile(values, 0.5), "ms", digits=digits))
     rows.append(plain("RTF p50, server", percentile(summary.server.get("rtf", []), 0.5), digits=3))
-    rows.append(plain("underruns of the player", summary.underruns, note=f"{summary.underrun_ms:.0f} ms of silence in {summary.spoken_minutes:.1f} min"))
+    rows.append(
+        plain(
+            "underruns of the player",
+            summary.underruns,
+            note=f"{summary.underrun_ms:.0f} ms of silence in {summary.spoken_minutes:.1f} min",
+        )
+    )
     return rows
 
 

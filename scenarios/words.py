@@ -36,11 +36,10 @@ _SPELLINGS = {
     "dr": "doctor",
     "st": "saint",
 }
-_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-)
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_NUMBERS = {word: value for value, word in enumerate(_UNITS)} | {word: 20 + 10 * step for step, word in enumerate(_TENS)}
+_UNITS = """zero one two three four five six seven eight nine ten
+    eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMBERS = {word: value for value, word in enumerate(_UNITS.split())} | {word: 20 + 10 * step for step, word in enumerate(_TENS.split())}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 
 

@@ -21,6 +21,8 @@ class Conversation:
         self._by_id: dict[str, Item] = {}
         self._max_items = max_items
         self._max_audio = max_audio
+        self.grown = False
+        """Whether an item came in since the last `overflow`."""
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)
@@ -67,6 +69,7 @@ class Conversation:
             )
         self._items.insert(position, item)
         self._by_id[item.id] = item
+        self.grown = True
         return self._items[position - 1].id if position else None
 
     def remove(self, item_id: str) -> Item | None:
@@ -75,13 +78,14 @@ class Conversation:
             self._items.remove(item)
         return item
 
-    def overflow(self, keep: Iterable[str] = ()) -> list[str]:
-        """Forget the oldest items beyond the bound, and the oldest audio; returns the ids of removed items. Items in `keep` stay."""
+    def overflow(self, keep: Iterable[str] = ()) -> list[Item]:
+        """Forget the oldest items beyond the bound, and the oldest audio; returns the removed items. Items in `keep` stay."""
+        self.grown = False
         kept = set(keep)
-        removed: list[str] = []
+        removed: list[Item] = []
         for item in [i for i in self._items if i.id not in kept][: max(0, len(self._items) - self._max_items)]:
             self.remove(item.id)
-            removed.append(item.id)
+            removed.append(item)
         held = sum(item.audio_bytes for item in self._items)
         for item in self._items:
             if held <= self._max_audio:
@@ -101,11 +105,15 @@ def messages(items: Iterable[Item], instructions: str) -> tuple[Message, ...]:
     """What the chat model is shown: instructions, then the items in order, the assistant's as far as it was heard.
 
     Neighbouring user messages are one (a turn that was resumed), empty ones are left out, neighbouring function calls are one
-    assistant message.
+    assistant message. A call that was cut short (its arguments are half a JSON text) is left out unless it has an output.
     """
     result: list[Message] = [Message("system", instructions)] if instructions.strip() else []
+    items = list(items)
+    answered = {item.call_id for item in items if item.type == "function_call_output"}
     for item in items:
         if item.type == "function_call":
+            if item.status == "incomplete" and item.call_id not in answered:
+                continue
             call = (item.call_id, item.name, item.arguments)
             last = result[-1] if result else None
             if last is not None and last.role == "assistant" and last.tool_calls:

@@ -6,6 +6,7 @@ raised whenever the conversation's answer is stopped, and whatever was made for 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -33,16 +34,17 @@ class _Waiting:
 
     response: Response
     context: list[Item] | None
-    deadline: float
 
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A `response.create` that came while the last words of an answer were still being spoken."""
+    """A response that came while an answer was still being spoken."""
 
     params: ResponseParams | None
     context: list[Item] | None
+    event_id: str | None
     turn_item_id: str | None
+    automatic: bool
 
 
 class ResponseCoordinator:
@@ -61,7 +63,7 @@ class ResponseCoordinator:
         self.current: Response | None = None
         """The response that writes to the conversation, until its terminal."""
         self.last: Response | None = None
-        """The one whose audio the listener may still hear."""
+        """The one whose audio the listener heard last, or still hears."""
         self.spoke = False
         """Whether any audio was ever sent (the voice is locked then)."""
         self._config = config
@@ -70,7 +72,10 @@ class ResponseCoordinator:
         self._limits = limits
         self._live: dict[str, Response] = {}
         self._waiting: dict[str, _Waiting] = {}
-        self._queued: _Queued | None = None
+        self._earlier: list[Response] = []
+        """Those before `last` whose audio was still being heard when `last` began to speak."""
+        self._queued: deque[_Queued] = deque()
+        """At most two: turn detection's (the newest replaces the one before) and the client's (a second is refused)."""
         self._rate = TokenBucket(limits.responses_per_minute, 60.0)
         self._unheard = False
 
@@ -89,7 +94,14 @@ class ResponseCoordinator:
         """Whether the listener hears the assistant, or is about to hear audio that was sent."""
         if self.current is not None and self.current.ledger.released > 0:
             return True
-        return self.last is not None and self.last.ledger.playing(now)
+        return any(self._playing(now))
+
+    def sounding(self, item: Item, now: float) -> bool:
+        """Whether this assistant item is being made or heard."""
+        return any(response.message is item for response in (self.current, *self._playing(now)) if response is not None)
+
+    def _playing(self, now: float) -> list[Response]:
+        return [response for response in (*self._earlier, self.last) if response is not None and response.ledger.playing(now)]
 
     def unanswered(self) -> bool:
         """Whether the last turn got no audible answer."""
@@ -114,8 +126,10 @@ class ResponseCoordinator:
         """
         settings = self._settings(params)
         if not settings.out_of_band and self.current is not None:
-            if automatic or (self.current.generated and self._queued is None):
-                self._queued = _Queued(params, context, turn_item_id)
+            if automatic:
+                self._queued = deque(queued for queued in self._queued if not queued.automatic)
+            if automatic or (self.current.generated and all(queued.automatic for queued in self._queued)):
+                self._queued.append(_Queued(params, context, event_id, turn_item_id, automatic))
                 return None
             message = (
                 f"Conversation already has an active response in progress: {self.current.id}. "
@@ -145,7 +159,7 @@ class ResponseCoordinator:
         self._rate_limits(now)
         if turn_item_id is not None:
             self._emit.command(TurnMark(turn_item_id, "response_started", now, response.id))
-        self._waiting[response.id] = _Waiting(response, context, now + self._limits.transcript_wait_ms / 1000)
+        self._waiting[response.id] = _Waiting(response, context)
         self.transcripts_changed()
         return response
 
@@ -178,12 +192,12 @@ class ResponseCoordinator:
             )
         )
 
-    def transcription_failed(self, item_id: str, code: str, message: str, now: float) -> None:
+    def transcription_failed(self, lost: Item, code: str, message: str, now: float) -> None:
         """An item's speech could not be written down: the responses that wait for it fail."""
         for waiting in list(self._waiting.values()):
             context = list(self._conversation) if waiting.context is None else waiting.context
-            if any(item.id == item_id for item in context):
-                self._end_now(waiting.response, lambda r: r.fail(code, message, now), now)
+            if any(item is lost for item in context):
+                self._end_now(waiting.response, lambda r: r.fail(code, message), now)
 
     # ---- what the pipelines give ----
 
@@ -210,7 +224,8 @@ class ResponseCoordinator:
 
     def delivered(self, response_id: str, samples: int, now: float) -> None:
         """The transport handed audio to the socket."""
-        response = self._live.get(response_id) or (self.last if self.last is not None and self.last.id == response_id else None)
+        heard = (r for r in (*self._earlier, self.last) if r is not None and r.id == response_id)
+        response = self._live.get(response_id) or next(heard, None)
         if response is None:
             return
         before = response.ledger.underruns
@@ -223,27 +238,27 @@ class ResponseCoordinator:
         self._pump(response, now)
 
     def tick(self, now: float) -> None:
-        """Release what is due; fail what waited too long."""
+        """Release what is due."""
         for response in self.responses:
             self._pump(response, now)
-        message = "The user's speech was not transcribed in time."
-        for waiting in [w for w in self._waiting.values() if w.deadline <= now]:
-            self._end_now(waiting.response, lambda r: r.fail("transcription_timeout", message, now), now)
 
     def next_deadline(self, now: float) -> float | None:
         """When `tick` is due."""
-        times = [waiting.deadline for waiting in self._waiting.values()]
-        times += [due for response in self.responses if (due := response.next_deadline(now)) is not None]
+        times = [response.next_deadline(now) for response in self.responses]
         if self.last is not None and self.last.ledger.playing(now):
-            times.append(self.last.ledger.ends_at(now))
-        return min(times) if times else None
+            times.append(self.last.ledger.falls_to(0, now))
+        return min((due for due in times if due is not None), default=None)
 
     def _pump(self, response: Response, now: float) -> None:
         if response.done:
             return
+        if response is self.current and response.message is None and self.last is not None:
+            response.ledger.follow(self.last.ledger, now)
         response.pump(now)
         if response.message is not None and response is self.current:
-            self.last = response
+            if self.last is not response:
+                self._earlier = self._playing(now)
+                self.last = response
             self._unheard = False
             self.spoke = self.spoke or response.settings.audio
         if response.done:
@@ -257,57 +272,78 @@ class ResponseCoordinator:
         if response is not self.current:
             return
         self.current = None
-        queued, self._queued = self._queued, None
-        if queued is not None:
+        while self._queued and self.current is None:
+            queued = self._queued.popleft()
             try:
-                self.create(queued.params, now, context=queued.context, turn_item_id=queued.turn_item_id)
+                self.create(queued.params, now, context=queued.context, event_id=queued.event_id, turn_item_id=queued.turn_item_id)
             except ClientEventError as error:
                 self._emit.error(error)
 
     # ---- stopping ----
 
-    def fence(self, reason: str, now: float) -> Response | None:
-        """Raise the epoch: the conversation's answer, if any, makes no further sound. Returns the response to end (see `conclude`).
+    def fence(self, reason: str, *, spare_unspoken: bool = False) -> Response | None:
+        """Raise the epoch: what was sent of the conversation's answers is withheld from now on. Returns the response to end (see
+        `conclude`); with `spare_unspoken` one of which nothing was sent lives on, behind the new epoch.
 
         Emits the fence before anything else, so that queues are purged first.
         """
         self.epoch += 1
-        self._queued = None
         self._emit.command(Fence(self.epoch, reason))
         response = self.current
-        if response is not None:
-            self._emit.command(StopResponse(response.id, reason))
+        if response is None:
+            return None
+        if spare_unspoken and response.message is None:
+            response.fence = self.epoch
+            return None
+        self._emit.command(StopResponse(response.id, reason))
+        return response
+
+    def interrupt(self) -> Response | None:
+        """The caller interrupts: `fence`, and what was queued behind the answer will not be made. The caller's new turn is
+        answered instead; a client that had asked for a response is told."""
+        response = self.fence("turn_detected")
+        queued, self._queued = self._queued, deque()
+        for waiting in queued:
+            if not waiting.automatic:
+                message = "The response was not created: it waited for the end of the one before, and the caller has interrupted that."
+                error = ClientEventError("conversation_already_has_active_response", message, None, waiting.event_id)
+                self._emit.error(error)
         return response
 
     def conclude(self, response: Response | None, reason: str, now: float, heard_ms: float | None = None) -> None:
-        """End a fenced response, and cut what is still being heard of the one before. `heard_ms` None: what the ledger says."""
-        last = self.last
-        if last is not None and last is not response and last.ledger.playing(now):
-            last.ledger.stop(now)
-            last.cut(last.ledger.heard_ms(now))
+        """End a fenced response, and cut what is still being heard of those before. `heard_ms` None: what the ledger says."""
+        for other in self._playing(now):
+            if other is not response:
+                other.ledger.stop(now)
+                other.cut(other.ledger.heard_ms(now))
         if response is not None:
             heard = response.ledger.heard_ms(now) if heard_ms is None else heard_ms
-            self._end_now(response, lambda r: r.cancel(reason, heard, now), now)
             self._unheard = response.message is None or (response.settings.audio and heard <= 0)
+            self._end_now(response, lambda r: r.cancel(reason, heard, now), now)
 
     def leave_unanswered(self) -> None:
         """The caller spoke on before the turn was answered: what follows must be answered even if it is nothing."""
         self._unheard = True
 
     def cancel(self, response: Response, now: float) -> None:
-        """The client cancels: everything delivered counts as heard, since it was not told to stop playing."""
+        """The client cancels: everything delivered counts as heard, since it was not told to stop playing. What was queued behind
+        the response goes on."""
         heard_ms = response.ledger.delivered * 1000 / SAMPLE_RATE
         if response is self.current:
-            self.fence("client_cancelled", now)
-            self.conclude(response, "client_cancelled", now, heard_ms)
             self._unheard = False
+        if response is self.current and response.message is not None:
+            self.fence("client_cancelled")
+            for other in self._playing(now):
+                if other is not response:
+                    other.withhold()
         else:
+            # Nothing was sent that a fence could withhold; what is being heard of the answer before goes on.
             self._emit.command(StopResponse(response.id, "client_cancelled"))
-            self._end_now(response, lambda r: r.cancel("client_cancelled", heard_ms, now), now)
+        self._end_now(response, lambda r: r.cancel("client_cancelled", heard_ms, now), now)
 
     def cancel_all(self, now: float) -> None:
         """The session ends: every response gets its terminal."""
-        self._queued = None
+        self._queued.clear()
         for response in self.responses:
             if not response.done:
                 self.cancel(response, now)

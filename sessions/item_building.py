@@ -41,6 +41,9 @@ class ItemBuilder:
             if isinstance(part, InputTextPart):
                 parts.append(TextPart(part.text))
             elif isinstance(part, InputAudioPart):
+                if any(isinstance(other, HeardPart) for other in parts):
+                    message = "An item holds at most one content part of type 'input_audio'. Send the audio as one part, or as two items."
+                    raise ClientEventError("invalid_value", message, f"{at}.content[{index}].type", event_id)
                 pcm = self._decode(part.audio, event_id) if part.audio else None
                 parts.append(HeardPart(part.transcript if part.transcript is not None or pcm else "", pcm))
             elif isinstance(part, OutputTextPart):

@@ -114,7 +114,15 @@ class Item:
         return " ".join(filter(None, ((p.text if isinstance(p, TextPart) else p.transcript or "").strip() for p in self.content)))
 
     @property
+    def wire_audio_bytes(self) -> int:
+        """How much audio `wire(include_audio=True)` would carry."""
+        whole = self.audio_bytes
+        part = self.spoken
+        return whole if part is None or part.cut_ms is None else min(whole, int(part.cut_ms * SAMPLE_RATE / 1000) * 2)
+
+    @property
     def audio_bytes(self) -> int:
+        """How much audio the item keeps."""
         return sum(
             len(p.pcm or b"") if isinstance(p, HeardPart) else sum(map(len, p.blocks)) if isinstance(p, SpokenPart) else 0
             for p in self.content

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from . import server_events as wire
 from . import turn_taking as turns
-from .commands import HearAudio, JudgeTurnEnd, TurnMark
+from .commands import CancelRequest, HearAudio, JudgeTurnEnd, TurnMark
 from .conversation import Conversation
 from .coordinator import ResponseCoordinator
 from .emitter import Emitter
@@ -24,6 +24,8 @@ from .wire_audio import InputDecoder
 
 SHORTEST_COMMIT_MS = 100
 JUDGED_MS = 8_000
+GONE_S = 10.0
+"""A caller whose audio stopped for so long in the middle of a turn is not speaking any more."""
 
 
 class Listener:
@@ -48,7 +50,10 @@ class Listener:
         self._ring = InputRing(to_samples(limits.input_buffer_ms))
         self._decoder = InputDecoder(config().audio.input.format.type)
         self._turns = TurnTaking(policy)
-        self._transcripts = Transcripts(config, emitter)
+        self._transcripts = Transcripts(config, emitter, limits.transcript_wait_ms)
+        self._unwritten: dict[str, Item] = {}
+        """Committed items whose transcription is under way, by its key: their id, or a made-up one for items that are in no
+        conversation. Bound: the conversation's items and those of the responses in progress."""
         self._buffer_start = 0
         self._item_id: str | None = None
         self._judge_id: str | None = None
@@ -67,9 +72,25 @@ class Listener:
         return self._turns.caller is Caller.SPEAKING
 
     @property
-    def busy(self) -> bool:
+    def open_item_id(self) -> str | None:
+        """The id that the client was told for the turn that is not committed yet."""
+        return self._item_id
+
+    def busy(self, now: float) -> bool:
         """The caller is speaking, or what was said is still being written down."""
-        return self._turns.caller is not Caller.QUIET or self._transcripts.pending or self._answer_item is not None
+        if self._turns.caller is not Caller.QUIET and now - self._received_at < GONE_S:
+            return True
+        return bool(self._unwritten) or self._answer_item is not None
+
+    def next_deadline(self) -> float | None:
+        """When `tick` is due."""
+        return self._transcripts.next_deadline()
+
+    def tick(self, now: float) -> None:
+        """Give up transcriptions that took too long."""
+        for request_id in self._transcripts.overdue(now):
+            message = "The user's speech was not transcribed in time."
+            self.transcription_failed(request_id, "transcription_timeout", message, now)
 
     def heard_anything(self) -> bool:
         """Whether the caller is making (confirmed or tentative) speech."""
@@ -85,7 +106,7 @@ class Listener:
         """Turn detection was switched on, off, or to another kind: speech before now opens no turn."""
         if self._config().audio.input.turn_detection is None:
             self._feed_offset = None
-            self._turns.reset(self._ring.end)
+            self._reset_turns(self._ring.end)
 
     def append(self, data: bytes, event_id: str | None, now: float) -> None:
         """Audio in the session's input format. Raises ClientEventError when the buffer is full (manual turn detection)."""
@@ -97,12 +118,14 @@ class Listener:
             return
         detection = self._config().audio.input.turn_detection
         if detection is None:
-            buffered = to_ms(self._ring.end + len(pcm) // 2 - self._buffer_start)
+            buffered = to_ms(self._ring.end + len(pcm) // 2 - max(self._buffer_start, self._ring.begin))
             if buffered > self._limits.input_buffer_ms:
                 message = f"The input audio buffer is full: it holds at most {self._limits.input_buffer_ms} ms. Commit or clear it."
                 raise ClientEventError("input_audio_buffer_full", message, "audio", event_id)
         elif self._feed_offset is None:
+            # Scores of audio from before (another feed, or before turn detection was off) fall below the floor.
             self._feed_offset = self._ring.end - self._fed
+            self._reset_turns(self._ring.end)
         self._ring.append(pcm)
         self._received_at = now
         if detection is not None and not self._vad_lost:
@@ -117,8 +140,7 @@ class Listener:
         if self._item_id is not None:
             self._transcripts.abandon(self._item_id)
         self._item_id = None
-        self._judge_id = None
-        self._turns.reset(self._ring.end)
+        self._reset_turns(self._ring.end)
         self._buffer_start = self._ring.end
         self._ring.trim(self._ring.end)
         self._emit.send(wire.InputAudioBufferCleared)
@@ -136,7 +158,7 @@ class Listener:
         item_id = self._item_id or self._emit.ids.make("item")
         self._transcripts.forget_early(item_id)
         end = self._ring.end
-        self._turns.reset(end)
+        self._reset_turns(end)
         self._commit(item_id, start, end, now)
 
     # ---- what the engines say ----
@@ -164,7 +186,7 @@ class Listener:
         """The VAD engine failed; returns whether that is news."""
         news = not self._vad_lost
         self._vad_lost = True
-        self._turns.reset(self._ring.end)
+        self._reset_turns(self._ring.end)
         self._feed_offset = None
         return news
 
@@ -201,24 +223,38 @@ class Listener:
         request, lost = result
         if request.purpose == OVERLAP:
             self._turns.words_failed()
+            self._evaluate(now)
         elif request.purpose == FINAL and lost:
-            item = self._conversation.get(request.item_id)
+            item = self._unwritten.pop(request.item_id)
             if self._answer_item == request.item_id:
                 self._answer_item = None
                 self._answer(request.item_id, now)
-            self._coordinator.transcription_failed(request.item_id, code, message, now)
-            if item is not None and item.heard is not None:
-                item.heard.transcript = ""
+            self._coordinator.transcription_failed(item, code, message, now)
+            _write_down(item, "")
             self._coordinator.transcripts_changed()
 
-    def transcribe_item(self, item: Item) -> None:
-        """A client created an item with speech in it."""
-        if item.heard is not None and item.heard.pcm:
-            self._transcripts.committed(item.id, item.heard.pcm, 0)
+    def transcribe_item(self, item: Item, now: float) -> None:
+        """A client created an item with speech in it, in the conversation or in the input of a response."""
+        if item.heard is None or not item.heard.pcm:
+            return
+        told = self._conversation.get(item.id) is item
+        key = item.id if told else self._emit.ids.make("item")
+        self._unwritten[key] = item
+        self._transcripts.committed(key, item.heard.pcm, 0, now, told=told)
+
+    def forget(self, item: Item) -> None:
+        """An item was taken out of the conversation."""
+        if self._answer_item == item.id:
+            self._answer_item = None
+        if self._unwritten.pop(item.id, None) is not None:
+            self._transcripts.abandon(item.id)
+            _write_down(item, "")
 
     def cancel_all(self) -> None:
         """The session ends."""
         self._transcripts.cancel_all()
+        self._forget_judgement()
+        self._unwritten.clear()
         self._answer_item = None
 
     def prompt(self, now: float) -> None:
@@ -248,10 +284,12 @@ class Listener:
             case turns.BargeIn():
                 self._barge_in(action, now)
             case turns.Backchannel():
+                self._transcripts.forget_words()
                 self._emit.measure("backchannels")
             case turns.AskWords():
                 self._transcripts.ask_words(self._ring.slice(action.start, action.end), action.end)
             case turns.AskTurnEnd():
+                self._forget_judgement()
                 self._judge_id = self._emit.ids.make("req")
                 start = max(action.start, action.end - to_samples(JUDGED_MS))
                 self._emit.command(JudgeTurnEnd(self._judge_id, self._ring.slice(start, action.end)))
@@ -262,13 +300,25 @@ class Listener:
                 assert self._item_id is not None
                 self._transcripts.ask_partial(self._item_id, self._ring.slice(action.start, action.end), action.end)
             case turns.PauseOver():
-                self._judge_id = None
+                self._forget_judgement()
                 if self._item_id is not None:
                     self._transcripts.forget_early(self._item_id)
             case turns.EndTurn():
                 self._end(action, now)
 
+    def _reset_turns(self, floor: int) -> None:
+        """Forget the speech that is going on, and what was asked about it."""
+        self._turns.reset(floor)
+        self._transcripts.forget_words()
+        self._forget_judgement()
+
+    def _forget_judgement(self) -> None:
+        if self._judge_id is not None:
+            self._emit.command(CancelRequest(self._judge_id))
+            self._judge_id = None
+
     def _begin(self, onset: int, start: int, now: float) -> None:
+        self._transcripts.forget_words()
         if self._item_id is not None:
             self._transcripts.abandon(self._item_id)
         if self._answer_item is not None:
@@ -281,7 +331,7 @@ class Listener:
 
     def _barge_in(self, action: turns.BargeIn, now: float) -> None:
         coordinator = self._coordinator
-        current = coordinator.fence("turn_detected", now)
+        current = coordinator.interrupt()
         self._begin(action.onset, action.start, now)
         coordinator.conclude(current, "turn_detected", now)
         assert self._item_id is not None
@@ -300,14 +350,16 @@ class Listener:
     def _commit(self, item_id: str, start: int, end: int, now: float, *, answer: bool = False) -> None:
         pcm = self._ring.slice(start, end)
         self._item_id = None
-        self._judge_id = None
+        self._forget_judgement()
         self._buffer_start = end
         self._ring.trim(end)
-        self._insert(Item(item_id, role="user", content=[HeardPart(None, pcm)]))
+        item = Item(item_id, role="user", content=[HeardPart(None, pcm)])
+        self._unwritten[item_id] = item
+        self._insert(item)
         self._emit.command(TurnMark(item_id, "committed", now))
         if answer and self._config().type == "realtime":
             self._answer_item = item_id
-        transcript = self._transcripts.committed(item_id, pcm, end)
+        transcript = self._transcripts.committed(item_id, pcm, end, now)
         if transcript is not None:
             self._settle(item_id, transcript, now)
 
@@ -320,9 +372,7 @@ class Listener:
 
     def _settle(self, item_id: str, text: str, now: float) -> None:
         """An item's transcript is final."""
-        item = self._conversation.get(item_id)
-        if item is not None and item.heard is not None:
-            item.heard.transcript = text
+        _write_down(self._unwritten.pop(item_id), text)
         self._transcripts.complete(item_id, text)
         self._emit.command(TurnMark(item_id, "transcript_ready", now))
         if self._answer_item == item_id:
@@ -341,3 +391,8 @@ class Listener:
     def _wall(self, position: int, now: float) -> float:
         """When the sample at `position` arrived, taking the caller's audio to come in real time."""
         return min(now, self._received_at) - (self._ring.end - position) / SAMPLE_RATE
+
+
+def _write_down(item: Item, text: str) -> None:
+    if item.heard is not None:
+        item.heard.transcript = text

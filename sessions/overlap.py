@@ -23,14 +23,15 @@ class Verdict(enum.Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
     """What is known of the speech over the assistant. `words` is None until the ASR engine has answered; `words_of_ms` is how
-    much of the speech it had heard then; `asking` says that it is being asked now; `since_confirm_ms` counts from the moment
-    the speech had lasted the confirm window, or had ended."""
+    much of the speech it had heard then; `asking` says that it is being asked now, `words_lost` that it failed;
+    `since_confirm_ms` counts from the moment the speech had lasted the confirm window, or had ended."""
 
     span_ms: int
     silence_ms: int
     words: str | None = None
     words_of_ms: int = 0
     asking: bool = False
+    words_lost: bool = False
     since_confirm_ms: int = 0
 
 
@@ -48,7 +49,7 @@ def decide(overlap: Overlap, policy: TurnTakingPolicy) -> Verdict:
     if policy.confirm_ms <= 0 or overlap.span_ms >= policy.backchannel_ms:
         return Verdict.INTERRUPT
     ended = overlap.silence_ms >= policy.overlap_end_ms
-    if not policy.overlap_words:
+    if not policy.overlap_words or overlap.words_lost:
         if overlap.span_ms >= policy.confirm_ms:
             return Verdict.INTERRUPT
         return Verdict.IGNORE if ended else Verdict.WAIT
@@ -83,7 +84,7 @@ def _ended(overlap: Overlap, policy: TurnTakingPolicy) -> Verdict:
 
 def normalise(text: str) -> list[str]:
     """Lower-case words, apostrophes and inner hyphens kept."""
-    return re.findall(r"[a-z0-9]+(?:['’-][a-z0-9]+)*", text.lower())
+    return re.findall(r"[^\W_]+(?:['’-][^\W_]+)*", text.lower())
 
 
 def says_something(text: str, policy: TurnTakingPolicy) -> bool:

@@ -70,6 +70,8 @@ class SessionLimits:
     """Uncommitted input audio (manual turn detection)."""
     item_audio_ms: int = 120_000
     """Audio kept with items, newest first, for `conversation.item.retrieve`."""
+    event_bytes: int = 960_000
+    """A session or an item of a client that would make a larger event is refused: stock clients take frames below 1 MiB."""
     retrieve_audio_bytes: int = 640_000
     """An item with more audio than this is retrieved without it, to keep the event below 1 MiB."""
     max_items: int = 500
@@ -79,4 +81,4 @@ class SessionLimits:
     responses_per_minute: int = 240
     """Responses started in a minute (a token bucket, announced by `rate_limits.updated`)."""
     transcript_wait_ms: int = 15_000
-    """How long a response waits for a transcript before it fails."""
+    """How long the transcript of an item may take; the responses that wait for it fail then."""

@@ -87,7 +87,7 @@ class Response:
     """The wire life of one response.
 
     Chunks of the pipeline are queued and released by `pump`: text at once, audio at most `lead_ms` ahead of the listener and
-    at most `undelivered_ms` ahead of the socket. Invariant: nothing is sent before `begin` or after the terminal, and the
+    at most `undelivered_ms` ahead of the socket (the answer before counts with it). Invariant: nothing is sent before `begin` or after the terminal, and the
     terminal is sent once.
     """
 
@@ -103,6 +103,8 @@ class Response:
     ) -> None:
         self.id = response_id
         self.epoch = epoch
+        self.fence = epoch
+        """The epoch whose end withholds what is sent from now on; later than `epoch` when a fence spared this response."""
         self.settings = settings
         self.status = Status.IN_PROGRESS
         self.ledger = PlaybackLedger()
@@ -131,8 +133,9 @@ class Response:
             self._queue.append(text)
 
     def add_speech(self, pcm: bytes, transcript: str, words: tuple[TimedWord, ...]) -> None:
-        """Speech of a spoken answer."""
-        if self.generated or not (pcm or transcript):
+        """Speech of a spoken answer. In a text response it is dropped."""
+        pcm = pcm[: len(pcm) & ~1]
+        if self.generated or not self.settings.audio or not (pcm or transcript):
             return
         if transcript and (not words or "".join(word.text for word in words) != transcript):
             words = spread(transcript, len(pcm) // 2 * 1000 / SAMPLE_RATE)
@@ -193,7 +196,7 @@ class Response:
             head = self._queue[0]
             if isinstance(head, Ending):
                 self._queue.popleft()
-                self._conclude(head, now)
+                self._conclude(head)
             elif isinstance(head, str):
                 self._queue.popleft()
                 self._write(head)
@@ -207,10 +210,10 @@ class Response:
         """When `pump` can release more; None: only an event can tell."""
         if self.done or not self._queue or not isinstance(self._queue[0], _Speech):
             return None
-        if self._blocked_by_reader(self._slice_samples(self._queue[0])):
+        samples = self._slice_samples(self._queue[0])
+        if self._blocked_by_reader(samples):
             return None
-        ahead = self.ledger.ahead(now) + self._slice_samples(self._queue[0]) - to_samples(self._limits.lead_ms)
-        return now + max(0.0, ahead / SAMPLE_RATE)
+        return self.ledger.falls_to(max(0, to_samples(self._limits.lead_ms) - samples), now)
 
     def cancel(self, reason: str, heard_ms: float, now: float) -> None:
         """End early: `reason` is turn_detected or client_cancelled; the item keeps what was heard."""
@@ -219,7 +222,13 @@ class Response:
         self.cut(heard_ms)
         self._finish(Status.CANCELLED, {"type": "cancelled", "reason": reason})
 
-    def fail(self, code: str, message: str, now: float) -> None:
+    def withhold(self) -> None:
+        """What the transport had not delivered yet was purged: the listener hears the rest."""
+        if self.ledger.undelivered:
+            self.ledger.withhold()
+            self.cut(self.ledger.delivered * 1000 / SAMPLE_RATE)
+
+    def fail(self, code: str, message: str) -> None:
         """End with an engine's failure."""
         self._drop_queue()
         self.ledger.complete()
@@ -245,7 +254,7 @@ class Response:
         return min(to_samples(longest), (len(speech.pcm) - speech.position) // 2)
 
     def _blocked_by_reader(self, samples: int) -> bool:
-        waiting = self.ledger.released - self.ledger.delivered
+        waiting = self.ledger.undelivered
         return waiting > 0 and waiting + samples > to_samples(self._limits.undelivered_ms)
 
     def _speak(self, speech: _Speech, now: float) -> bool:
@@ -253,8 +262,9 @@ class Response:
         samples = self._slice_samples(speech)
         if self._blocked_by_reader(samples):
             return False
-        # A microsecond of tolerance, or a deadline computed from the same figures would come due a rounding error too early.
-        if self.ledger.ahead(now) + samples > to_samples(self._limits.lead_ms) + 1:
+        ahead = self.ledger.ahead(now)
+        # A sample of tolerance, or a deadline computed from the same figures would come due a rounding error too early.
+        if ahead >= 1 and ahead + samples > to_samples(self._limits.lead_ms) + 1:
             return False
         part = self._open_message(SpokenPart())
         assert self.message is not None
@@ -269,7 +279,7 @@ class Response:
             "output_index": self._message_index,
             "content_index": 0,
         }
-        fence = None if self.settings.out_of_band else self.epoch
+        fence = None if self.settings.out_of_band else self.fence
         if first and speech.transcript:
             self.tokens.words += len(speech.transcript.split())
             self._emit.send(wire.OutputAudioTranscriptDelta, fence=fence, owner=self.id, delta=speech.transcript, **place)
@@ -290,7 +300,7 @@ class Response:
         self.tokens.words += len(text.split())
         self._emit.send(
             wire.OutputTextDelta,
-            fence=None if self.settings.out_of_band else self.epoch,
+            fence=None if self.settings.out_of_band else self.fence,
             owner=self.id,
             response_id=self.id,
             item_id=self.message.id,
@@ -325,16 +335,32 @@ class Response:
             before = self._conversation.insert(item)
             self._emit.send(wire.ConversationItemAdded, item=shape, previous_item_id=before)
 
-    def _conclude(self, ending: Ending, now: float) -> None:
+    def _conclude(self, ending: Ending) -> None:
         self.ledger.complete()
+        self._flush()
         if ending.code:
-            self.fail(ending.code, ending.message, now)
+            self.fail(ending.code, ending.message)
         elif ending.reason == "length":
             self._finish(Status.INCOMPLETE, {"type": "incomplete", "reason": "max_output_tokens"})
         elif ending.reason == "content_filter":
             self._finish(Status.INCOMPLETE, {"type": "incomplete", "reason": "content_filter"})
         else:
             self._finish(Status.COMPLETED, {"type": "completed"})
+
+    def _flush(self) -> None:
+        """The last 2 ms of G.711, which the resampler held back; they count as sent with the audio before."""
+        tail = self._encoder.flush()
+        if tail and self.message is not None:
+            self._emit.send(
+                wire.OutputAudioDelta,
+                fence=None if self.settings.out_of_band else self.fence,
+                owner=self.id,
+                response_id=self.id,
+                item_id=self.message.id,
+                output_index=self._message_index,
+                content_index=0,
+                pcm=tail,
+            )
 
     def _finish(self, status: Status, details: dict[str, Any]) -> None:
         assert not self.done, "a response has one terminal"

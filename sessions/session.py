@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
+
+import msgspec
 
 from . import client_events as client
 from . import inbound as events
 from . import server_events as wire
 from .client_events import ClientEvent, decode_audio, parse_client_event
-from .commands import CloseConnection, Outbound
+from .commands import CloseConnection, Outbound, Send
 from .conversation import Conversation
 from .coordinator import ResponseCoordinator
 from .emitter import Emitter
@@ -70,7 +72,6 @@ class Session:
         self._items = ItemBuilder(self._emit, self._decode_item_audio)
         self._idle_at: float | None = None
         self._idle_prompts = 0
-        self._idle_armed_for: str | None = None
 
     # ---- what others may look at ----
 
@@ -87,13 +88,16 @@ class Session:
             return "listening"
         if self._coordinator.audible(now):
             return "speaking"
-        if self._coordinator.responding() or self._listener.busy or any(self._coordinator.responses):
+        if self._listener.busy(now) or any(self._coordinator.responses):
             return "thinking"
         return "idle"
 
     def busy(self, now: float) -> bool:
-        """Speaking, being spoken to or answering: such a session is never evicted."""
-        return self.state(now) not in ("idle", "closed")
+        """Speaking, being spoken to or answering: such a session is never evicted. (A turn that stands open while no audio comes
+        any more does not count.)"""
+        if self.closed:
+            return False
+        return self._listener.busy(now) or self._coordinator.audible(now) or any(self._coordinator.responses)
 
     @property
     def conversation(self) -> Conversation:
@@ -104,8 +108,8 @@ class Session:
         """When a `Tick` is due."""
         if self.closed:
             return None
-        times = [t for t in (self._coordinator.next_deadline(now), self._idle_at) if t is not None]
-        return min(times) if times else None
+        times = (self._coordinator.next_deadline(now), self._listener.next_deadline(), self._idle_at)
+        return min((due for due in times if due is not None), default=None)
 
     # ---- the way in ----
 
@@ -132,16 +136,16 @@ class Session:
                 self._coordinator.chunk(event, now)
             case events.ResponseEnded() | events.ResponseFailed():
                 self._coordinator.chunk(event, now)
-                self._tidy()
+                self._conversation.grown = True
             case events.AudioDelivered():
                 self._coordinator.delivered(event.response_id, event.samples, now)
             case events.Tick():
+                self._listener.tick(now)
                 self._coordinator.tick(now)
             case events.TurnEndJudged():
                 self._listener.judged(event.request_id, event.probability, now)
             case events.Transcribed():
                 self._listener.transcribed(event, now)
-                self._tidy()
             case events.TranscriptionFailed():
                 self._listener.transcription_failed(event.request_id, event.code, event.message, now)
             case events.BadFrame():
@@ -160,9 +164,12 @@ class Session:
                 self._listener.cancel_all()
                 self._coordinator.cancel_all(now)
                 self.closed = True
+                return [out for out in self._emit.drain() if not isinstance(out, Send)]
             case _:
                 assert_never(event)
-        self._idle(now)
+        if not self.closed:
+            self._tidy()
+            self._idle(now)
         return self._emit.drain()
 
     # ---- client events ----
@@ -190,11 +197,10 @@ class Session:
                 self._update(event)
             case client.InputAudioBufferCommit():
                 self._listener.commit(event.event_id, now)
-                self._tidy()
             case client.InputAudioBufferClear():
                 self._listener.clear()
             case client.ConversationItemCreate():
-                self._create_item(event)
+                self._create_item(event, now)
             case client.ConversationItemRetrieve():
                 self._retrieve(event)
             case client.ConversationItemDelete():
@@ -212,25 +218,38 @@ class Session:
 
     def _update(self, event: client.SessionUpdate) -> None:
         before = self.config
-        self.config = before.merge(event.session, voice_locked=self._coordinator.spoke)
+        config = before.merge(event.session, voice_locked=self._coordinator.spoke)
+        self._check_size(config.wire(self.id, self._expires_at), "session", event.event_id)
+        self.config = config
         if self.config.audio.input.format != before.audio.input.format:
             self._listener.format_changed(self.config.audio.input.format)
         if self.config.audio.input.turn_detection != before.audio.input.turn_detection:
             self._listener.detection_changed()
         self._emit.send(wire.SessionUpdated, session=self.config.wire(self.id, self._expires_at))
 
-    def _create_item(self, event: client.ConversationItemCreate) -> None:
+    def _check_size(self, shape: dict[str, Any], param: str, event_id: str | None) -> None:
+        """Refuse what could not be echoed in one event."""
+        size, limit = len(msgspec.json.encode(shape)), self._limits.event_bytes
+        if size > limit:
+            message = f"Invalid '{param}': it is too large. It would take {size} bytes to send back; the limit is {limit} bytes."
+            raise ClientEventError("invalid_value", message, param, event_id)
+
+    def _create_item(self, event: client.ConversationItemCreate, now: float) -> None:
         item = self._items.build(event.item, event.event_id)
+        self._check_size(item.wire(), "item", event.event_id)
+        if item.id == self._listener.open_item_id:
+            message = f"Error adding item: an item with id '{item.id}' is being spoken by the user."
+            raise ClientEventError("item_create_duplicate_item_id", message, "item.id", event.event_id)
+        self._idle_prompts = 0
         before = self._conversation.insert(item, event.previous_item_id, event.event_id)
         self._emit.send(wire.ConversationItemAdded, item=item.wire(), previous_item_id=before)
         self._emit.send(wire.ConversationItemDone, item=item.wire(), previous_item_id=before)
         if item.heard is not None and item.heard.transcript is None:
-            self._listener.transcribe_item(item)
-        self._tidy()
+            self._listener.transcribe_item(item, now)
 
     def _retrieve(self, event: client.ConversationItemRetrieve) -> None:
         item = self._find_item(event.item_id, "item_retrieve_invalid_item_id", event.event_id)
-        audio = item.audio_bytes <= self._limits.retrieve_audio_bytes
+        audio = item.wire_audio_bytes <= self._limits.retrieve_audio_bytes
         self._emit.send(wire.ConversationItemRetrieved, item=item.wire(include_audio=audio))
 
     def _delete(self, event: client.ConversationItemDelete, now: float) -> None:
@@ -239,8 +258,12 @@ class Session:
         if current is not None and current.message is item:
             self._coordinator.cancel(current, now)
         self._conversation.remove(item.id)
-        self._emit.send(wire.ConversationItemDeleted, item_id=item.id)
+        self._removed(item)
         self._coordinator.transcripts_changed()
+
+    def _removed(self, item: Item) -> None:
+        self._listener.forget(item)
+        self._emit.send(wire.ConversationItemDeleted, item_id=item.id)
 
     def _truncate(self, event: client.ConversationItemTruncate, now: float) -> None:
         item = self._find_item(event.item_id, "item_truncate_invalid_item_id", event.event_id)
@@ -253,19 +276,13 @@ class Session:
             raise ClientEventError("invalid_value", message, "content_index", event.event_id)
         heard_ms = min(float(event.audio_end_ms), part.timeline.duration_ms)
         coordinator = self._coordinator
-        current, last = coordinator.current, coordinator.last
-        playing = last is not None and last.message is item and last.ledger.playing(now)
-        stopped = None
-        if playing or (current is not None and current.message is item):
-            stopped = coordinator.fence("client_truncated", now)
-            if stopped is not None and stopped.message is not item:
-                stopped = None
-        part.cut_ms = heard_ms
+        sounding = coordinator.sounding(item, now)
+        stopped = coordinator.fence("client_truncated", spare_unspoken=True) if sounding else None
         self._emit.send(wire.ConversationItemTruncated, item_id=item.id, content_index=0, audio_end_ms=int(heard_ms))
-        if stopped is not None:
-            coordinator.conclude(stopped, "client_cancelled", now, heard_ms)
-        elif playing and last is not None:
-            last.ledger.stop(now)
+        part.cut_ms = heard_ms
+        if sounding:
+            coordinator.conclude(stopped, "client_cancelled", now, heard_ms if stopped is not None and stopped.message is item else None)
+        part.cut_ms = heard_ms
 
     def _find_item(self, item_id: str, code: str, event_id: str | None) -> Item:
         item = self._conversation.get(item_id)
@@ -282,7 +299,8 @@ class Session:
         self._coordinator.create(event.response, now, context=context, event_id=event.event_id)
         for item in context or ():
             if item.heard is not None and item.heard.transcript is None and self._conversation.get(item.id) is not item:
-                self._listener.transcribe_item(item)
+                self._listener.transcribe_item(item, now)
+        self._idle_prompts = 0
 
     def _context(self, event: client.ResponseCreate) -> list[Item]:
         """The items of `response.input`: new ones, or references into the conversation."""
@@ -310,11 +328,8 @@ class Session:
         last = self._coordinator.last
         if last is None or not self._coordinator.audible(now):
             return
-        stopped = self._coordinator.fence("client_cleared", now)
+        stopped = self._coordinator.fence("client_cleared", spare_unspoken=True)
         self._emit.send(wire.OutputAudioBufferCleared, response_id=last.id)
-        if stopped is None:
-            last.cut(last.ledger.heard_ms(now))
-            last.ledger.stop(now)
         self._coordinator.conclude(stopped, "client_cancelled", now)
 
     # ---- audio ----
@@ -360,7 +375,12 @@ class Session:
 
     def _tidy(self) -> None:
         """Keep the conversation within its bounds."""
+        if not self._conversation.grown:
+            return
         current = self._coordinator.current
         keep = [current.message.id] if current is not None and current.message is not None else []
-        for item_id in self._conversation.overflow(keep):
-            self._emit.send(wire.ConversationItemDeleted, item_id=item_id)
+        removed = self._conversation.overflow(keep)
+        for item in removed:
+            self._removed(item)
+        if removed:
+            self._coordinator.transcripts_changed()

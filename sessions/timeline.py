@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import msgspec
 
 SAMPLE_RATE = 24_000
@@ -48,7 +50,9 @@ class Timeline:
 
     def heard(self, ms: float) -> str:
         """The transcript of the first `ms` of audio."""
-        return "".join(word.text for word in self._words if (word.start_ms + word.end_ms) / 2 <= ms)
+        if ms <= 0:
+            return ""
+        return "".join(word.text for word in takewhile(lambda word: (word.start_ms + word.end_ms) / 2 <= ms, self._words))
 
 
 def spread(transcript: str, duration_ms: float) -> tuple[TimedWord, ...]:

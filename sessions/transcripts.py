@@ -20,13 +20,14 @@ PARTIAL = "partial"
 
 @dataclass(slots=True)
 class Request:
-    """A transcription that is under way. `position`: where its audio ends in session time."""
+    """A transcription that is under way. `position`: where its audio ends in session time; `deadline`: when a committed item's
+    counts as failed (the others are cancelled when they are no longer wanted)."""
 
     id: str
     item_id: str
     purpose: str
     position: int
-    seconds: float
+    deadline: float | None = None
 
 
 @dataclass(slots=True)
@@ -39,15 +40,19 @@ class _Speech:
     early: str | None = None
     """The text of an early final transcription, if it is in."""
     committed: bool = False
+    told: bool = True
+    """The client knows this item and hears of its transcription."""
     seconds: float = 0.0
 
 
 class Transcripts:
     """Asks for transcriptions and tells the client. Items are known by id from the moment their turn begins."""
 
-    def __init__(self, config: Callable[[], SessionConfig], emitter: Emitter) -> None:
+    def __init__(self, config: Callable[[], SessionConfig], emitter: Emitter, wait_ms: int) -> None:
         self._config = config
         self._emit = emitter
+        self._wait = wait_ms / 1000
+        self._words_id: str | None = None
         self._requests: dict[str, Request] = {}
         self._items: dict[str, _Speech] = {}
 
@@ -57,8 +62,14 @@ class Transcripts:
         return bool(self._requests)
 
     def ask_words(self, pcm: bytes, position: int) -> None:
-        """What is being said over the assistant?"""
-        self._ask("", OVERLAP, pcm, position)
+        """What is being said over the assistant? One question at a time."""
+        self.forget_words()
+        self._words_id = self._ask("", OVERLAP, pcm, position)
+
+    def forget_words(self) -> None:
+        """The speech over the assistant is judged, or over: its words are worth nothing."""
+        self._cancel(self._words_id)
+        self._words_id = None
 
     def ask_partial(self, item_id: str, pcm: bytes, position: int) -> None:
         """Decode a growing utterance, if the client wants deltas and the last decoding is in."""
@@ -83,17 +94,31 @@ class Transcripts:
             speech.final = None
             speech.early = None
 
-    def committed(self, item_id: str, pcm: bytes, position: int) -> str | None:
-        """The item is committed: returns its transcript if it is known already, else asks for it."""
+    def committed(self, item_id: str, pcm: bytes, position: int, now: float, *, told: bool = True) -> str | None:
+        """The item is committed: returns its transcript if it is known already, else asks for it. `told`: the client hears of it."""
         speech = self._items.setdefault(item_id, _Speech())
         speech.seconds = len(pcm) / 2 / SAMPLE_RATE
         if speech.final is None and speech.early is None:
             self.ask_final(item_id, pcm, position)
         speech.committed = True
+        speech.told = told
+        if speech.final is not None:
+            self._requests[speech.final].deadline = now + self._wait
         return speech.early
 
+    def next_deadline(self) -> float | None:
+        """When `overdue` has something to say."""
+        return min((request.deadline for request in self._requests.values() if request.deadline is not None), default=None)
+
+    def overdue(self, now: float) -> list[str]:
+        """The requests for committed items that took too long; they are cancelled, and the caller says that they `failed`."""
+        late = [request.id for request in self._requests.values() if request.deadline is not None and request.deadline <= now]
+        for request_id in late:
+            self._emit.command(CancelRequest(request_id))
+        return late
+
     def abandon(self, item_id: str) -> None:
-        """The turn was thrown away (buffer cleared)."""
+        """The turn was thrown away (buffer cleared), or its item deleted."""
         speech = self._items.pop(item_id, None)
         if speech is not None:
             self._cancel(speech.partial)
@@ -121,7 +146,7 @@ class Transcripts:
     def complete(self, item_id: str, text: str) -> None:
         """Tell the client the final transcript."""
         speech = self._items.pop(item_id, None)
-        if speech is None or self._config().audio.input.transcription is None:
+        if speech is None or not speech.told or self._config().audio.input.transcription is None:
             return
         self._delta(item_id, speech.agreement.final(text))
         usage = {"type": "duration", "seconds": round(speech.seconds, 3)}
@@ -142,7 +167,7 @@ class Transcripts:
         if not speech.committed:
             return request, False
         del self._items[request.item_id]
-        if self._config().audio.input.transcription is not None:
+        if speech.told and self._config().audio.input.transcription is not None:
             error = {"type": "server_error", "code": code, "message": message}
             self._emit.send(wire.InputTranscriptionFailed, item_id=request.item_id, content_index=0, error=error)
         return request, True
@@ -157,7 +182,7 @@ class Transcripts:
             self._emit.send(wire.InputTranscriptionDelta, item_id=item_id, content_index=0, delta=delta)
 
     def _ask(self, item_id: str, purpose: str, pcm: bytes, position: int) -> str:
-        request = Request(self._emit.ids.make("req"), item_id, purpose, position, len(pcm) / 2 / SAMPLE_RATE)
+        request = Request(self._emit.ids.make("req"), item_id, purpose, position)
         self._requests[request.id] = request
         wanted = self._config().audio.input.transcription
         self._emit.command(

@@ -30,6 +30,8 @@ from .turn_end import has_ended
 
 SEMANTIC_THRESHOLD = 0.5
 PREFIX_MS = 300
+KEPT_MS = 2_000
+"""Audio kept while nobody speaks; at least the prefix padding."""
 ASK_AGAIN_MS = 480
 
 
@@ -136,8 +138,10 @@ class TurnTaking:
         # the speech over the assistant
         self._words: str | None = None
         self._words_to = 0
+        self._words_lost = False
         self._asking_words = False
         self._confirm_at: int | None = None
+        self._kept = to_samples(KEPT_MS)
 
     def reset(self, floor: int) -> None:
         """Forget the current speech; no turn may begin before the position `floor`."""
@@ -153,13 +157,14 @@ class TurnTaking:
         if self.caller is Caller.SPEAKING:
             return self._start
         onset = self._edges.onset if self._edges.onset is not None else self._edges.position
-        return max(self.floor, onset - to_samples(2_000))
+        return max(self.floor, onset - self._kept)
 
     def frame(
         self, start: int, probability: float, detection: ServerVad | SemanticVad, *, audible: bool, responding: bool
     ) -> list[TurnAction]:
         """Take one VAD score. `audible`: the listener hears the assistant; `responding`: an answer is being made."""
         threshold = detection.threshold if isinstance(detection, ServerVad) else SEMANTIC_THRESHOLD
+        self._kept = to_samples(max(KEPT_MS, _prefix_ms(detection)))
         self._edges.frame(start, probability, threshold)
         return self.evaluate(detection, audible=audible, responding=responding)
 
@@ -172,6 +177,7 @@ class TurnTaking:
     def words_failed(self) -> None:
         """The words cannot be had: duration alone decides."""
         self._asking_words = False
+        self._words_lost = True
 
     def judged(self, probability: float | None) -> None:
         """The turn-end engine's answer to `AskTurnEnd`."""
@@ -228,6 +234,7 @@ class TurnTaking:
             words=self._words,
             words_of_ms=max(0, to_ms(self._words_to - onset)),
             asking=self._asking_words,
+            words_lost=self._words_lost,
             since_confirm_ms=to_ms(edges.position - self._confirm_at) if self._confirm_at is not None else 0,
         )
 
@@ -244,8 +251,7 @@ class TurnTaking:
 
     def _begin(self, detection: ServerVad | SemanticVad) -> BeginTurn:
         onset = self._edges.onset or 0
-        prefix = detection.prefix_padding_ms if isinstance(detection, ServerVad) else PREFIX_MS
-        self._start = max(self.floor, onset - to_samples(prefix))
+        self._start = max(self.floor, onset - to_samples(_prefix_ms(detection)))
         self.caller = Caller.SPEAKING
         self._last_partial = onset
         self._reset_pause()
@@ -300,5 +306,10 @@ class TurnTaking:
     def _reset_overlap(self) -> None:
         self._words = None
         self._words_to = 0
+        self._words_lost = False
         self._asking_words = False
         self._confirm_at = None
+
+
+def _prefix_ms(detection: ServerVad | SemanticVad) -> int:
+    return detection.prefix_padding_ms if isinstance(detection, ServerVad) else PREFIX_MS

@@ -16,14 +16,16 @@ class OutputEncoder:
         self._format = format_type
         self._resampler = None if format_type == "audio/pcm" else Resampler(SAMPLE_RATE, G711_RATE)
 
-    def encode(self, pcm: bytes, last: bool = False) -> bytes:
-        """The next block; `last` flushes what the resampler holds back."""
-        if self._resampler is None:
-            return pcm
-        narrow = self._resampler.process_pcm(pcm)
-        if last:
-            narrow += self._resampler.flush_pcm()
-        return g711.encode_mu_law(narrow) if self._format == "audio/pcmu" else g711.encode_a_law(narrow)
+    def encode(self, pcm: bytes) -> bytes:
+        """The next block. The resampler holds the last 2 ms back until it sees what follows."""
+        return pcm if self._resampler is None else self._narrow(self._resampler.process_pcm(pcm))
+
+    def flush(self) -> bytes:
+        """What was held back, once there is no more."""
+        return b"" if self._resampler is None else self._narrow(self._resampler.flush_pcm())
+
+    def _narrow(self, pcm: bytes) -> bytes:
+        return g711.encode_mu_law(pcm) if self._format == "audio/pcmu" else g711.encode_a_law(pcm)
 
 
 class InputDecoder:

@@ -12,7 +12,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ import httpx
 
 from ..errors import EngineError, EngineUnavailableError, InvalidRequestError
 from ..interface import Capabilities, EngineHealth, EngineRequest, Role
-from ..messages import ChatBody, ChatMessage, EngineChunk, TextChunk
+from ..messages import ChatBody, ChatMessage, EngineChunk, Finished, TextChunk
 from . import context as contexts
 from . import generic_tools
 from .wire import DeltaReader, message_payload, named_tool, tool_payload
@@ -43,7 +43,8 @@ class LlamaOptions:
     looks at whether the request still stands. `cache_mb` bounds the prompts kept in memory besides those in the slots.
 
     `overflow`: "truncate" drops the oldest messages of a conversation that is too long, "error" refuses it.
-    Sampling: the defaults keep a very small model short, steady and out of loops; temperature 0 is greedy.
+    Sampling: the defaults keep a very small model short and steady; temperature 0 is greedy. `loop_penalty` (DRY) falls on what would
+    repeat a run of more than three tokens, which keeps it out of loops; penalties on single tokens make it avoid the right word.
     """
 
     model: Path
@@ -52,13 +53,12 @@ class LlamaOptions:
     threads: int = 1
     batch: int = 64
     cache_mb: int = 256
-    max_tokens: int = 256
+    max_tokens: int = 160
     temperature: float = 0.2
     top_p: float = 0.9
     top_k: int = 40
     min_p: float = 0.05
-    repeat_penalty: float = 1.1
-    repeat_window: int = 128
+    loop_penalty: float = 0.8
     seed: int = 7
     gpu_layers: int = 0
     overflow: str = "truncate"
@@ -198,7 +198,7 @@ class LlamaChat:
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    async def stream(self, request: EngineRequest) -> AsyncIterator[EngineChunk]:
+    async def stream(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
         """Text and function calls as they come, then `Finished`."""
         body = request.body
         if not isinstance(body, ChatBody):
@@ -240,29 +240,74 @@ class LlamaChat:
             return contexts.drop_oldest(messages, int(allowed * contexts.KEEP))
         return messages
 
-    async def _answer(self, body: ChatBody, messages: tuple[ChatMessage, ...]) -> AsyncIterator[EngineChunk]:
+    async def _answer(self, body: ChatBody, messages: tuple[ChatMessage, ...]) -> AsyncGenerator[EngineChunk, None]:
+        """One try at the request with this much of its conversation."""
+        tools = generic_tools.offered(body)
+        if self._native_tools or not tools:
+            async with contextlib.aclosing(self._written(self._payload(body, messages))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            return
+        decided = generic_tools.must_call(body)
+        if generic_tools.may_decide(body):
+            payload = self._payload(body, generic_tools.for_decision(messages, tools))
+            head: list[EngineChunk] = []
+            text = ""
+            async with contextlib.aclosing(self._written(payload)) as chunks:
+                async for chunk in chunks:
+                    head.append(chunk)
+                    if isinstance(chunk, TextChunk):
+                        text += chunk.text
+                    verdict = generic_tools.wants_call(text)
+                    if verdict:
+                        decided = True
+                        break
+                    if verdict is False or isinstance(chunk, Finished):
+                        for held in head:
+                            yield held
+                        head.clear()
+            if not decided:
+                return
+        if not decided:
+            async with contextlib.aclosing(self._written(self._payload(body, generic_tools.for_words(messages)))) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            return
+        payload = {**self._payload(body, generic_tools.for_call(messages, tools)), "grammar": generic_tools.grammar(tools)}
+        async with contextlib.aclosing(self._call(payload)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _call(self, payload: dict[str, Any]) -> AsyncGenerator[EngineChunk, None]:
+        """A call written under the grammar in `payload`: given when it is complete."""
+        text = ""
+        async with contextlib.aclosing(self._written(payload)) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, TextChunk):
+                    text += chunk.text
+                elif isinstance(chunk, Finished):
+                    call = generic_tools.parse_call(text)
+                    if call is not None:
+                        yield call
+                    yield Finished(reason="tool_calls" if chunk.reason == "stop" else chunk.reason, usage=chunk.usage)
+
+    async def _written(self, payload: dict[str, Any]) -> AsyncGenerator[EngineChunk, None]:
+        """What the model writes for a payload, and `Finished`."""
         deltas = DeltaReader()
-        generic = not self._native_tools and bool(generic_tools.offered(body))
-        calls = generic_tools.CallReader() if generic else None
-        async with contextlib.aclosing(self._complete(self._payload(body, messages))) as events:
+        async with contextlib.aclosing(self._complete(payload)) as events:
             async for event in events:
                 for chunk in deltas.read(event):
-                    if calls is not None and isinstance(chunk, TextChunk):
-                        for part in calls.read(chunk.text):
-                            yield part
-                    else:
-                        yield chunk
-        for part in calls.finish() if calls is not None else ():
-            deltas.saw_tool_call = True
-            yield part
-        if deltas.usage.input_tokens > 64:
-            measured = contexts.total(messages) / deltas.usage.input_tokens
-            self._bytes_per_token = 0.8 * self._bytes_per_token + 0.2 * min(4.5, measured)
+                    yield chunk
+        if deltas.usage.input_tokens > 64 and "tools" not in payload:
+            sent = sum(16 + len((message["content"] or "").encode()) for message in payload["messages"])
+            self._bytes_per_token = 0.8 * self._bytes_per_token + 0.2 * min(4.5, sent / deltas.usage.input_tokens)
         yield deltas.finished()
 
     def _payload(self, body: ChatBody, messages: tuple[ChatMessage, ...]) -> dict[str, Any]:
+        """The request for llama.cpp; with the model's own form of function calls where it has one."""
         options = self.options
         payload: dict[str, Any] = {
+            "messages": [message_payload(message) for message in messages],
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_progress": True,
@@ -272,25 +317,22 @@ class LlamaChat:
             "top_p": options.top_p,
             "top_k": options.top_k,
             "min_p": options.min_p,
-            "repeat_penalty": options.repeat_penalty,
-            "repeat_last_n": options.repeat_window,
+            "repeat_penalty": 1.0,
+            "dry_multiplier": options.loop_penalty,
+            "dry_allowed_length": 3,
+            "dry_penalty_last_n": 512,
             "seed": options.seed,
         }
         tools = generic_tools.offered(body)
-        if self._native_tools:
-            payload["messages"] = [message_payload(message) for message in messages]
-            if tools:
-                payload["tools"] = [tool_payload(tool) for tool in tools]
-                payload["tool_choice"] = "auto" if body.tool_choice == "auto" else "required"
-                payload["parallel_tool_calls"] = body.parallel_tool_calls
-            return payload
-        plain = ChatBody(messages=messages, tools=body.tools, tool_choice=body.tool_choice)
-        payload["messages"] = [message_payload(message) for message in generic_tools.with_instructions(plain)]
-        if tools:
-            payload["grammar"] = generic_tools.grammar(body)
+        if self._native_tools and tools:
+            payload["tools"] = [tool_payload(tool) for tool in tools]
+            payload["tool_choice"] = "auto" if body.tool_choice == "auto" else "required"
+            payload["parallel_tool_calls"] = body.parallel_tool_calls
+        elif not self._native_tools:
+            payload["messages"] = [message_payload(message) for message in generic_tools.for_words(messages)]
         return payload
 
-    async def _complete(self, payload: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _complete(self, payload: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Run a payload and yield its events; closing stops it at the next token and waits until its slot is free."""
         self._waiting += 1
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..messages import ChatBody, ChatMessage, EngineChunk, Finished, TextChunk, Tool, ToolCallChunk, Usage
@@ -46,7 +46,7 @@ class DeltaReader:
     """Turns the `data:` objects of one streamed completion into chunks; `finished()` is the last chunk."""
 
     reason: str = "stop"
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     saw_tool_call: bool = False
 
     def read(self, event: dict[str, Any]) -> list[EngineChunk]:

@@ -52,7 +52,7 @@ def strip_markup(text: str) -> str:
         (_TABLE_RULE, ""),
     ):
         text = pattern.sub(replacement, text)
-    text = _TABLE_ROW.sub(lambda row: ", ".join(cell.strip() for cell in row.group(1).split("|") if cell.strip()), text)
+    text = _TABLE_ROW.sub(lambda row: ", ".join(cell.strip() for cell in row.group(1).split("|") if cell.strip()) + ".", text)
     text = html.unescape(text)
     text = _HEADING.sub("", _QUOTE.sub("", text))
     text = _BULLET.sub(r"\1", text)

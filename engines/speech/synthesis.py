@@ -75,7 +75,8 @@ class SpeechEngine:
         lengths = iter(ramp(FIRST_CHUNK_MS, CHUNK_GROWTH, LARGEST_CHUNK_MS))
         for index, pieces in enumerate(sentences(speakable(body.text))):
             priority = request.work_class * 2 + (1 if index else 0)
-            said = await self._lane.run(say, model, pieces, voice, speed, priority=priority, deadline=request.deadline)
+            deadline = None if index else request.deadline  # it bounds the wait for the first sound
+            said = await self._lane.run(say, model, pieces, voice, speed, priority=priority, deadline=deadline)
             for chunk in cut(said, lengths):
                 yield chunk
 

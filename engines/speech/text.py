@@ -115,7 +115,7 @@ def _say_core(word: Word) -> tuple[str, str]:
     core = word.core
     if not core:
         multiplied = word.opening == "*" and word.before[-1:].isdigit() and word.after[:1].isdigit()
-        return ("times" if multiplied else ""), pause
+        return ("times" if multiplied else ""), pause or _pause(word.opening)
     if "—" in core:
         return " ".join(_say(Word(*_take_apart(part + "—"))) for part in core.split("—") if part).rstrip("—"), pause
     if _URL.fullmatch(core):
@@ -125,6 +125,9 @@ def _say_core(word: Word) -> tuple[str, str]:
         return ABBREVIATIONS[core + "."], _pause(word.closing[1:]) or ("." if ends else "")
     if core in ABBREVIATIONS:
         return ABBREVIATIONS[core], pause
+    half = say_unit(core, word.before) if core.lower() in ("a.m", "p.m") else None
+    if half is not None:
+        return half, _pause(word.closing.removeprefix("."))
     if word.closing[:1] == "." and _DOTTED.fullmatch(core + "."):
         return core + ".", _pause(word.closing[1:])
     titled = _say_title(word)

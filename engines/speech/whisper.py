@@ -28,6 +28,9 @@ MODEL_NAME = "whisper-tiny.en"
 FULL_CONTEXT_S = 30.0
 _LONGEST_PIECE_S = 28.0
 _PROMPT_TOKENS = 64
+_LONGEST_TEXT = 224
+"""Tokens the decoder was trained to write at most for one window."""
+
 _SILENT = 0.6
 """`no_speech` from which a doubtful text is taken for noise (Whisper's own threshold)."""
 
@@ -124,12 +127,12 @@ class WhisperModel:
         encoded = self._network.encode(self._array(np.ascontiguousarray(mel[None])))
         language = self._language(encoded, body.language)
         prompt = self._prompt(language, body.prompt)
-        budget = repetition.token_budget(seconds)
+        budget = min(_LONGEST_TEXT, repetition.token_budget(seconds))
         result = self._network.generate(
             encoded,
             [prompt],
             beam_size=1,
-            max_length=min(448, budget + len(prompt)),
+            max_length=2 * budget,  # CTranslate2 gives half of it to new tokens, as Whisper does
             suppress_blank=True,
             return_scores=True,
             return_no_speech_prob=True,
@@ -137,7 +140,7 @@ class WhisperModel:
         tokens = result.sequences_ids[0]
         logprob = float(result.scores[0]) if result.scores and math.isfinite(result.scores[0]) else 0.0
         text = self._tokenizer.decode(tokens, skip_special_tokens=True).strip()
-        return Decoded(text, len(tokens) < budget - 1, float(result.no_speech_prob), logprob, language)
+        return Decoded(text, len(tokens) < budget, float(result.no_speech_prob), logprob, language)
 
     def _language(self, encoded: Any, wanted: str | None) -> str:
         if not self.multilingual:

@@ -48,9 +48,7 @@ class Outbox:
         if epoch is not None and epoch < self.epoch:
             return True
         if self._queue and (
-            self.samples + samples > self._max_samples
-            or self.size + len(data) > self._max_bytes
-            or len(self._queue) >= self._max_events
+            self.samples + samples > self._max_samples or self.size + len(data) > self._max_bytes or len(self._queue) >= self._max_events
         ):
             return False
         self._queue.append(Queued(data, epoch, samples, response_id))

@@ -145,7 +145,9 @@ class WebSocketConnection:
         elif APPEND in raw[:EDGE] or APPEND in raw[-EDGE:]:
             seconds = len(raw) * 3 / 4 / self._bytes_per_second
             if not self._audio.take(now, min(seconds, limits.audio_burst_s)):
-                problem = f"Audio comes too fast: the limit is {limits.audio_rate:g} times real time, and {limits.audio_burst_s:g} s at once."
+                problem = (
+                    f"Audio comes too fast: the limit is {limits.audio_rate:g} times real time, and {limits.audio_burst_s:g} s at once."
+                )
         if not problem:
             return None
         told = self._refusals.take(now)

@@ -177,7 +177,7 @@ async def test_talking_over_the_assistant_stops_it(server: Server, speak: Callab
         await sending
         stale = [e for e in answer if getattr(e, "response_id", None) == first.response_id]
         assert not stale
-        assert answer[-1].response.status == "completed"
+        assert answer[-1].response.status in ("completed", "incomplete")
 
 
 @pytest.mark.parametrize(

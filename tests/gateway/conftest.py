@@ -55,6 +55,14 @@ class Client:
             pass
         return event
 
+    async def closed(self) -> int:
+        """Read on until the connection closes; its close code."""
+        try:
+            while True:
+                await self.next()
+        except websockets.ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd is not None else 1006
+
     async def ask(self, text: str, **response: Any) -> None:
         """Say something in writing and have it answered."""
         content = [{"type": "input_text", "text": text}]
@@ -92,7 +100,7 @@ async def connected(server: RunningServer, query: str = "model=tone", **options:
 async def eventually(true: Callable[[], bool], within: float = 5.0) -> None:
     """Wait until something holds; fail when it does not in time."""
     async with asyncio.timeout(within):
-        while not true():
+        while not true():  # noqa: ASYNC110 - works for anything
             await asyncio.sleep(0.01)
 
 

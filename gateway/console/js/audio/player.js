@@ -8,7 +8,7 @@ export class Player {
   level = 0;
   #context;
   #node;
-  #items = new Map(); // by id: { contentIndex, received, played, stopped } in samples
+  #items = new Map(); // by id: { contentIndex, received, played (samples), complete, stopped }
   #reportedAt = 0;
   #queued = 0;
 
@@ -31,7 +31,7 @@ export class Player {
 
   /** Queue samples of an item; false when the item was stopped, or the queue is full. */
   play(itemId, contentIndex, pcm) {
-    if (!this.#items.has(itemId)) this.#items.set(itemId, { contentIndex, received: 0, played: 0, stopped: false });
+    if (!this.#items.has(itemId)) this.#items.set(itemId, { contentIndex, received: 0, played: 0, complete: false, stopped: false });
     const item = this.#items.get(itemId);
     if (item.stopped || this.#queued + pcm.length > MAX_QUEUED) return false;
     const samples = Float32Array.from(pcm, (sample) => sample / 32768);
@@ -40,6 +40,12 @@ export class Player {
     this.#node.port.postMessage({ item: itemId, samples }, [samples.buffer]);
     this.#forget();
     return true;
+  }
+
+  /** No more audio of this item will come. */
+  finish(itemId) {
+    const item = this.#items.get(itemId);
+    if (item) item.complete = true;
   }
 
   /** Whether something is being heard or about to be. */
@@ -63,7 +69,7 @@ export class Player {
   stop() {
     const cut = [];
     for (const [itemId, item] of this.#items) {
-      if (item.stopped || item.played >= item.received) continue;
+      if (item.stopped || (item.complete && item.played >= item.received)) continue;
       const heardMs = Math.floor(this.heardMs(itemId));
       item.played = Math.round((heardMs * SAMPLE_RATE) / 1000);
       item.stopped = true;

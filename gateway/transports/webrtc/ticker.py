@@ -1,0 +1,98 @@
+"""One clock of 20 ms for every call of a process, on absolute deadlines.
+
+Calls are spread over ten phases of 2 ms, so that their encoding does not fall together. A tick that comes late is served
+late; ticks that were missed altogether are reported, not made up for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+PERIOD = 0.020
+PHASES = 10
+
+Tick = Callable[[float, int], None]
+"""Called with the time (seconds, monotonic) and how many ticks before this one were missed."""
+
+
+class Ticker:
+    """`add` and `remove` members; runs only while there are any. All on the event loop."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, failed: Callable[[Exception], None] | None = None) -> None:
+        self._clock = clock
+        self._failed = failed
+        self._phases: list[dict[int, Tick]] = [{} for _ in range(PHASES)]
+        self._timer: asyncio.TimerHandle | None = None
+        self._slot = 0
+        """The slot whose turn is next, counted from the clock's zero: slot k is due at k * PERIOD / PHASES."""
+        self._numbers = 0
+        self.lateness = 0.0
+        """Seconds: a moving average of how late ticks are."""
+        self.worst = 0.0
+        """The latest tick since this was last reset."""
+        self.missed = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._phases))
+
+    def add(self, tick: Tick) -> int:
+        """Call `tick` every 20 ms from now on; returns the number by which to remove it."""
+        phase = min(range(PHASES), key=lambda index: len(self._phases[index]))
+        self._numbers += 1
+        number = self._numbers * PHASES + phase
+        self._phases[phase][number] = tick
+        if self._timer is None:
+            self._slot = int(self._clock() / (PERIOD / PHASES)) + 1
+        self._arm()
+        return number
+
+    def remove(self, number: int) -> None:
+        """No more ticks for this member."""
+        self._phases[number % PHASES].pop(number, None)
+        if not len(self) and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """Stop."""
+        for phase in self._phases:
+            phase.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        """One timer, for the next slot that has members."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for slot in range(self._slot, self._slot + PHASES):
+            if self._phases[slot % PHASES]:
+                delay = max(0.0, slot * (PERIOD / PHASES) - self._clock())
+                self._timer = asyncio.get_running_loop().call_later(delay, self._due)
+                return
+
+    def _due(self) -> None:
+        """Serve every slot that is due, each once; what lies a whole period back was missed."""
+        self._timer = None
+        step = PERIOD / PHASES
+        now = self._clock()
+        last = int(now / step + 1e-6)
+        self.missed += max(0, (last - self._slot) // PHASES)
+        late = now - self._slot * step
+        self.lateness += (late - self.lateness) / 64
+        self.worst = max(self.worst, late)
+        for slot in range(max(self._slot, last + 1 - PHASES), last + 1):
+            missed = (slot - self._slot) // PHASES
+            for tick in list(self._phases[slot % PHASES].values()):
+                try:
+                    tick(now, missed)
+                except Exception as error:
+                    # One call's fault must not stop the clock of all others.
+                    if self._failed is None:
+                        raise
+                    self._failed(error)
+        self._slot = max(self._slot, last + 1)
+        self._arm()
