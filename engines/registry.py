@@ -68,8 +68,8 @@ def _hibari(name: str, options: Options) -> Engine:
 
 def _kokoro(name: str, options: Options) -> Engine:
     module = importlib.import_module(".speech.kokoro", __package__)
-    defaults = {"model": _weights("kokoro-82m-int8"), "voices_folder": lambda _: weights.locate("kokoro-voices")["af_bella"].parent}
-    return _made(module.KokoroSpeech, module.KokoroOptions, name, options, **defaults)
+    finders = {"model": _weights("kokoro-82m-int8"), "voices_folder": _weights_folder("kokoro-voices")}
+    return _made(module.KokoroSpeech, module.KokoroOptions, name, options, **finders)
 
 
 def _llama(name: str, options: Options) -> Engine:
@@ -133,6 +133,18 @@ def _weights(default: str) -> Finder:
             names = ", ".join(model.name for model in MODELS)
             raise EngineError(f"{wanted!r} is neither a path that exists nor a model of the catalogue ({names})", code="weights_missing")
         return path
+
+    return find
+
+
+def _weights_folder(default: str) -> Finder:
+    """Finds the folder of a model's files for an option's value: None (the default model), a name of the catalogue, or a path."""
+
+    def find(value: Any) -> Path:
+        wanted = default if value is None else str(value)
+        if any(model.name == wanted for model in MODELS):
+            return next(iter(weights.locate(wanted).values())).parent
+        return Path(wanted).expanduser()
 
     return find
 

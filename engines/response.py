@@ -112,6 +112,8 @@ class ResponseStream:
 
     def abort(self) -> None:
         """Stop at once: drop what has not been read and cancel every stage. Harmless when called again."""
+        if self._aborted:
+            return  # a second cancellation would cut short the stages' own clearing up
         self._aborted = True
         self._out.clear()
         self._waiting_bytes = 0

@@ -28,7 +28,7 @@ from ..sessions.commands import (
     Transcribe,
     TurnMark,
 )
-from ..sessions.inbound import Disconnected, Inbound, Tick
+from ..sessions.inbound import ClientMessage, Disconnected, Inbound, SpeechScored, Tick
 from ..sessions.server_events import ErrorEvent, ServerEvent, encode_event
 from ..sessions.session import Session
 from ..sessions.session_config import SessionConfig
@@ -40,6 +40,7 @@ from .recordings import Recording
 from .responding import Responder
 from .tasks import TaskOwner
 from .transports.connection import Connection
+from .workbench import Workbench
 
 log = logger("gateway.conductor")
 
@@ -49,6 +50,10 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that a session's tasks have to end."""
 TIMER_STEP = 0.001
 """Seconds; the event loop's timers count in ms."""
+STREAMS = (ClientMessage, SpeechScored)
+"""Events that come fifty times a second and mostly change nothing but a buffer..."""
+LOOK_EVERY = 0.1
+"""...after which the session's deadline is looked at again only after so many seconds: the ones they move are longer."""
 
 
 class Conductor:
@@ -81,11 +86,12 @@ class Conductor:
         self._config: SessionConfig | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
+        self._look_at = -math.inf
         self._tasks = TaskOwner()
-        shared = {"orchestrator": orchestrator, "pipeline": pipeline, "session_id": session.id, "tasks": self._tasks, "feed": self.feed}
-        self._responder = Responder(**shared, on_stage=figures.stage, voices=voices)
-        self._listener = Listener(**shared, on_dropped=figures.vad_dropped)
-        self._questions = Questions(**shared)
+        bench = Workbench(orchestrator=orchestrator, pipeline=pipeline, session_id=session.id, tasks=self._tasks, feed=self.feed)
+        self._responder = Responder(bench, on_stage=figures.stage, voices=voices)
+        self._listener = Listener(bench, on_dropped=figures.vad_dropped)
+        self._questions = Questions(bench)
 
     @property
     def backlog(self) -> int:
@@ -122,8 +128,11 @@ class Conductor:
             if self._recording is not None:
                 self._recording.recorder.handled(now, event, outbound)
             self._apply_all(outbound, now)
-        self._note_format()
-        self._arm()
+            if now >= self._look_at or not (type(event) in STREAMS and all(type(out) is HearAudio for out in outbound)):
+                self._look_at = -math.inf
+        if self._look_at == -math.inf:
+            self._note_format()
+            self._arm()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """A fault in the house must not leave a session that neither speaks nor ends: it is logged, counted, and closes it."""
@@ -214,6 +223,7 @@ class Conductor:
     def _arm(self) -> None:
         """Keep one timer at or before the session's next deadline. A timer that is too early just looks again."""
         now = self._clock()
+        self._look_at = now + LOOK_EVERY
         deadline = None if self._closed else self.session.next_deadline(now)
         if deadline is None or deadline >= self._timer_at:
             return
@@ -233,4 +243,5 @@ class Conductor:
         deadline = None if self._closed else self.session.next_deadline(now)
         if deadline is not None and deadline <= now:
             self._pending.append(Tick())
+        self._look_at = -math.inf
         self._work()

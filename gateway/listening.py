@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from ..engines.errors import EngineError
 from ..engines.feed import AudioFeed
 from ..engines.messages import TranscribeBody
-from ..engines.orchestrator import Orchestrator
 from ..sessions.commands import JudgeTurnEnd, Transcribe
 from ..sessions.inbound import Inbound, SpeechScored, Transcribed, TranscriptionFailed, TurnEndJudged, VadLost, VadReady
 from .logs import logger
-from .tasks import TaskOwner
+from .workbench import Workbench
 
 log = logger("gateway.listening")
 
@@ -25,21 +25,8 @@ RETRY_LONGEST = 30.0
 class Listener:
     """Feeds the VAD engine, from the first audio on; when the engine fails, says so and tries again with what comes later."""
 
-    def __init__(
-        self,
-        *,
-        orchestrator: Orchestrator,
-        pipeline: str,
-        session_id: str,
-        tasks: TaskOwner,
-        feed: Callable[[Inbound], None],
-        on_dropped: Callable[[int], None],
-    ) -> None:
-        self._orchestrator = orchestrator
-        self._pipeline = pipeline
-        self._session_id = session_id
-        self._tasks = tasks
-        self._feed = feed
+    def __init__(self, bench: Workbench, *, on_dropped: Callable[[int], None]) -> None:
+        self._bench = bench
         self._on_dropped = on_dropped
         self._audio: AudioFeed | None = None
         self._started = False
@@ -55,7 +42,7 @@ class Listener:
         if not self._started:
             self._started = True
             self._audio = AudioFeed()
-            self._tasks.start(self._listen(), name=f"vad {self._session_id}", on_crash=self._crashed)
+            self._bench.tasks.start(self._listen(), name=f"vad {self._bench.session_id}", on_crash=self._crashed)
         if self._audio is not None:
             self._audio.put(pcm)
             dropped = self._audio.dropped_samples
@@ -72,28 +59,28 @@ class Listener:
         pause = RETRY_FIRST
         while self._audio is not None:
             try:
-                stream = self._orchestrator.listen(self._pipeline, self._audio, session_id=self._session_id)
+                stream = self._bench.orchestrator.listen(self._bench.pipeline, self._audio, session_id=self._bench.session_id)
                 async with contextlib.aclosing(stream):
                     async for chunk in stream:
                         pause = RETRY_FIRST
-                        self._feed(SpeechScored(chunk.start_sample, chunk.probabilities))
+                        self._bench.feed(SpeechScored(chunk.start_sample, chunk.probabilities))
                 return
             except EngineError as error:
-                log.warning("VAD lost", session=self._session_id, code=error.code, error=str(error))
+                log.warning("VAD lost", session=self._bench.session_id, code=error.code, error=str(error))
                 self._audio.close()
                 self._audio = None
-                self._feed(VadLost(error.code, str(error)))
+                self._bench.feed(VadLost(error.code, str(error)))
             await asyncio.sleep(pause)
             pause = min(RETRY_LONGEST, pause * 2)
             self._reported_drops = 0
             self._audio = AudioFeed()
-            self._feed(VadReady())
+            self._bench.feed(VadReady())
 
     def _crashed(self, error: BaseException) -> None:
-        log.error("listening crashed", session=self._session_id, exc_info=error)
+        log.error("listening crashed", session=self._bench.session_id, exc_info=error)
         self.close()
         self._audio = None
-        self._feed(VadLost("internal_error", "The server can no longer listen to this session."))
+        self._bench.feed(VadLost("internal_error", "The server can no longer listen to this session."))
 
 
 class Questions:
@@ -102,14 +89,8 @@ class Questions:
     Bound: the session asks one thing at a time of each kind, and cancels what it no longer wants.
     """
 
-    def __init__(
-        self, *, orchestrator: Orchestrator, pipeline: str, session_id: str, tasks: TaskOwner, feed: Callable[[Inbound], None]
-    ) -> None:
-        self._orchestrator = orchestrator
-        self._pipeline = pipeline
-        self._session_id = session_id
-        self._tasks = tasks
-        self._feed = feed
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -120,11 +101,11 @@ class Questions:
 
         async def ask() -> None:
             try:
-                probability: float | None = await self._orchestrator.judge_turn_end(
-                    self._pipeline, command.pcm, request_id=command.request_id, session_id=self._session_id
+                probability: float | None = await self._bench.orchestrator.judge_turn_end(
+                    self._bench.pipeline, command.pcm, request_id=command.request_id, session_id=self._bench.session_id
                 )
             except EngineError as error:
-                log.warning("turn end not judged", session=self._session_id, code=error.code, error=str(error))
+                log.warning("turn end not judged", session=self._bench.session_id, code=error.code, error=str(error))
                 probability = None
             self._answer(command.request_id, TurnEndJudged(command.request_id, probability))
 
@@ -137,8 +118,8 @@ class Questions:
         async def ask() -> None:
             answer: Inbound
             try:
-                transcript = await self._orchestrator.transcribe(
-                    self._pipeline, body, request_id=command.request_id, session_id=self._session_id
+                transcript = await self._bench.orchestrator.transcribe(
+                    self._bench.pipeline, body, request_id=command.request_id, session_id=self._bench.session_id
                 )
                 answer = Transcribed(
                     request_id=command.request_id,
@@ -147,7 +128,7 @@ class Questions:
                     logprob=transcript.logprob,
                 )
             except EngineError as error:
-                log.warning("not transcribed", session=self._session_id, purpose=command.purpose, code=error.code, error=str(error))
+                log.warning("not transcribed", session=self._bench.session_id, purpose=command.purpose, code=error.code, error=str(error))
                 answer = TranscriptionFailed(command.request_id, error.code, str(error))
             self._answer(command.request_id, answer)
 
@@ -160,13 +141,13 @@ class Questions:
         if task is not None:
             task.cancel()
 
-    def _ask(self, request_id: str, ask: Callable[[], object], on_fault: Inbound) -> None:
+    def _ask(self, request_id: str, ask: Callable[[], Coroutine[Any, Any, None]], on_fault: Inbound) -> None:
         def crashed(error: BaseException) -> None:
-            log.error("question crashed", session=self._session_id, request=request_id, exc_info=error)
+            log.error("question crashed", session=self._bench.session_id, request=request_id, exc_info=error)
             self._answer(request_id, on_fault)
 
-        self._running[request_id] = self._tasks.start(ask(), name=f"question {request_id}", on_crash=crashed)  # type: ignore[arg-type]
+        self._running[request_id] = self._bench.tasks.start(ask(), name=f"question {request_id}", on_crash=crashed)
 
     def _answer(self, request_id: str, answer: Inbound) -> None:
         if self._running.pop(request_id, None) is not None:
-            self._feed(answer)
+            self._bench.feed(answer)

@@ -20,7 +20,7 @@ from .errors import ApiError
 from .logs import logger
 from .metrics import Metrics, gauge
 from .settings import RegistrySettings
-from .transports.websocket import WebSocketConnection
+from .transports.connection import Connection
 
 log = logger("gateway.sessions")
 
@@ -38,7 +38,7 @@ class LiveSession:
     model: str
     pipeline: str
     conductor: Conductor
-    connection: WebSocketConnection
+    connection: Connection
     started_at: float = field(default_factory=time.time)
     """Unix seconds."""
 

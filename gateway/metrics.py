@@ -21,17 +21,14 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        turn = {"labelnames": ("pipeline",), "registry": self.registry}
-        self.ttft = Histogram("antiphon_ttft_seconds", "Chat engine start to first token", buckets=TURN_BUCKETS, **turn)
-        self.ttfp = Histogram("antiphon_ttfp_seconds", "End of user speech to first audio byte out", buckets=TURN_BUCKETS, **turn)
-        self.tpot = Histogram("antiphon_tpot_seconds", "Time per output token after the first", buckets=TOKEN_BUCKETS, **turn)
-        self.e2el = Histogram("antiphon_e2el_seconds", "End of user speech to the end of making the answer", buckets=TURN_BUCKETS, **turn)
-        self.rtf = Histogram("antiphon_rtf_ratio", "Time to make speech over its duration", buckets=FACTOR_BUCKETS, **turn)
-        self.gateway_share = Histogram(
-            "antiphon_gateway_share_seconds", "What of a turn no model was working for", buckets=SHARE_BUCKETS, **turn
-        )
-        self.onset_to_withheld = Histogram(
-            "antiphon_onset_to_withheld_seconds", "Onset of an interruption to the purge", buckets=REACTION_BUCKETS, **turn
+        self.ttft = self._of_turns("antiphon_ttft_seconds", "Chat engine start to first token", TURN_BUCKETS)
+        self.ttfp = self._of_turns("antiphon_ttfp_seconds", "End of user speech to first audio byte out", TURN_BUCKETS)
+        self.tpot = self._of_turns("antiphon_tpot_seconds", "Time per output token after the first", TOKEN_BUCKETS)
+        self.e2el = self._of_turns("antiphon_e2el_seconds", "End of user speech to the end of making the answer", TURN_BUCKETS)
+        self.rtf = self._of_turns("antiphon_rtf_ratio", "Time to make speech over its duration", FACTOR_BUCKETS)
+        self.gateway_share = self._of_turns("antiphon_gateway_share_seconds", "What of a turn no model was working for", SHARE_BUCKETS)
+        self.onset_to_withheld = self._of_turns(
+            "antiphon_onset_to_withheld_seconds", "Onset of an interruption to the purge", REACTION_BUCKETS
         )
         self.purged_audio = self._counter("antiphon_purged_audio_seconds", "Audio dropped by fences", "where")
         self.barge_ins = self._counter("antiphon_barge_ins", "Times that a caller's speech ended a response", "kind")
@@ -50,6 +47,9 @@ class Metrics:
         self.output_audio = self._counter("antiphon_output_audio_seconds", "Audio handed to sockets")
         self.vad_dropped = self._counter("antiphon_vad_dropped_audio_seconds", "Caller audio that the VAD engine was too late for")
         self.crashes = self._counter("antiphon_crashes", "Faults in the gateway itself", "where")
+
+    def _of_turns(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, ("pipeline",), buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -20,13 +20,12 @@ from ..engines.messages import (
     ToolCall,
     ToolCallChunk,
 )
-from ..engines.orchestrator import Orchestrator
 from ..engines.response import ResponseChunk, ResponseStream
 from ..sessions.commands import Message, StartResponse
-from ..sessions.inbound import Inbound, ResponseAudio, ResponseEnded, ResponseFailed, ResponseText, ResponseToolCall
+from ..sessions.inbound import ResponseAudio, ResponseEnded, ResponseFailed, ResponseText, ResponseToolCall
 from ..sessions.timeline import TimedWord
 from .logs import logger
-from .tasks import TaskOwner
+from .workbench import Workbench
 
 log = logger("gateway.responding")
 
@@ -44,22 +43,8 @@ class _Run:
 class Responder:
     """The running responses of one session. Bound: the session starts at most `max_responses` at once."""
 
-    def __init__(
-        self,
-        *,
-        orchestrator: Orchestrator,
-        pipeline: str,
-        session_id: str,
-        tasks: TaskOwner,
-        feed: Callable[[Inbound], None],
-        on_stage: Callable[[str, StageMark], None],
-        voices: tuple[str, ...],
-    ) -> None:
-        self._orchestrator = orchestrator
-        self._pipeline = pipeline
-        self._session_id = session_id
-        self._tasks = tasks
-        self._feed = feed
+    def __init__(self, bench: Workbench, *, on_stage: Callable[[str, StageMark], None], voices: tuple[str, ...]) -> None:
+        self._bench = bench
         self._on_stage = on_stage
         self._voices = voices
         self._runs: dict[str, _Run] = {}
@@ -72,7 +57,7 @@ class Responder:
         run = _Run(command, self._stream(command))
         run.going.set()
         self._runs[command.response_id] = run
-        run.task = self._tasks.start(
+        run.task = self._bench.tasks.start(
             self._run(run), name=f"response {command.response_id}", on_crash=lambda error: self._crashed(command, error)
         )
 
@@ -90,21 +75,21 @@ class Responder:
             run.task.cancel()
 
     def _crashed(self, command: StartResponse, error: BaseException) -> None:
-        log.error("response crashed", response=command.response_id, session=self._session_id, exc_info=error)
+        log.error("response crashed", response=command.response_id, session=self._bench.session_id, exc_info=error)
         if self._runs.pop(command.response_id, None) is not None:
             message = "The server failed while making this response."
-            self._feed(ResponseFailed(command.response_id, command.epoch, "internal_error", message))
+            self._bench.feed(ResponseFailed(command.response_id, command.epoch, "internal_error", message))
 
     def _stream(self, command: StartResponse) -> ResponseStream:
         voice = command.voice if command.voice in self._voices else None
         body = ResponseBody(chat=_chat_body(command), audio=command.audio, voice=voice, speed=command.speed)
-        return self._orchestrator.respond(
-            self._pipeline,
+        return self._bench.orchestrator.respond(
+            self._bench.pipeline,
             body,
             request_id=command.response_id,
-            session_id=self._session_id,
+            session_id=self._bench.session_id,
             epoch=command.epoch,
-            affinity=self._session_id,
+            affinity=self._bench.session_id,
         )
 
     async def _run(self, run: _Run) -> None:
@@ -118,10 +103,10 @@ class Responder:
                     finished = finished or isinstance(chunk, Finished)
             if not finished:
                 message = "The pipeline ended without finishing the response."
-                self._feed(ResponseFailed(command.response_id, command.epoch, "engine_error", message))
+                self._bench.feed(ResponseFailed(command.response_id, command.epoch, "engine_error", message))
         except EngineError as error:
-            log.warning("response failed", response=command.response_id, session=self._session_id, code=error.code, error=str(error))
-            self._feed(ResponseFailed(command.response_id, command.epoch, error.code, str(error)))
+            log.warning("response failed", response=command.response_id, session=self._bench.session_id, code=error.code, error=str(error))
+            self._bench.feed(ResponseFailed(command.response_id, command.epoch, error.code, str(error)))
         finally:
             if self._runs.get(command.response_id) is run:
                 del self._runs[command.response_id]
@@ -131,16 +116,16 @@ class Responder:
         match chunk:
             case AudioChunk(pcm=pcm, transcript=transcript, words=words):
                 timed = tuple(TimedWord(word.text, word.start_ms, word.end_ms) for word in words)
-                self._feed(ResponseAudio(response_id=response_id, epoch=epoch, pcm=pcm, transcript=transcript, words=timed))
+                self._bench.feed(ResponseAudio(response_id=response_id, epoch=epoch, pcm=pcm, transcript=transcript, words=timed))
             case TextChunk(text=text):
-                self._feed(ResponseText(response_id, epoch, text))
+                self._bench.feed(ResponseText(response_id, epoch, text))
             case ToolCallChunk(index=index, call_id=call_id, name=name, arguments=arguments):
                 call = ResponseToolCall(response_id=response_id, epoch=epoch, index=index, call_id=call_id, name=name, arguments=arguments)
-                self._feed(call)
+                self._bench.feed(call)
             case StageMark():
                 self._on_stage(response_id, chunk)
             case Finished(reason=reason, usage=usage):
-                self._feed(
+                self._bench.feed(
                     ResponseEnded(
                         response_id=response_id,
                         epoch=epoch,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import APIRouter, WebSocket
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
 from ..sessions.ids import Ids
 from ..sessions.inbound import ClientMessage, Inbound
@@ -52,6 +52,8 @@ async def realtime(websocket: WebSocket) -> None:
     reason = "error"
     try:
         reason = await _converse(gateway, websocket, session_id, model, pipeline, config)
+    except WebSocketDisconnect:  # gone between the admission and the first word
+        reason = "client"
     finally:
         gateway.sessions.leave(session_id, reason)
 

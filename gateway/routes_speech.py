@@ -37,7 +37,7 @@ class SpeechRequest(BaseModel):
     input: str = Field(min_length=1, max_length=LONGEST_TEXT)
     voice: str | VoiceId = ""
     response_format: Literal["wav", "pcm"] = "wav"
-    speed: float = Field(1.0, ge=0.25, le=4.0)
+    speed: float = Field(default=1.0, ge=0.25, le=4.0)
 
 
 @router.post("/v1/audio/speech", dependencies=[Depends(require_key)], response_model=None)

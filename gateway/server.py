@@ -140,11 +140,11 @@ async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *,
 
 def _announce(url: str, ready_file: Path | None) -> None:
     log.info("listening", url=url, pid=os.getpid())
-    print(f"antiphon listening on {url}", flush=True)
     if ready_file is not None:
         partial = ready_file.with_name(ready_file.name + ".part")
         partial.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
         partial.replace(ready_file)
+    print(f"antiphon listening on {url}", flush=True)
 
 
 @contextlib.contextmanager

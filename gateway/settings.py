@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..engines.cpu import ThreadBudget, available_cores
@@ -41,7 +42,7 @@ class ServerSettings(Table):
     """`[server]`: where it listens, who may come in, how it stops."""
 
     host: str = "127.0.0.1"
-    port: int = Field(8765, ge=0, le=65535)
+    port: int = Field(default=8765, ge=0, le=65535)
     """0: any free port."""
     pipelines: tuple[str, ...] = ("voice", "tone")
     """The pipelines that are loaded and served."""
@@ -49,29 +50,39 @@ class ServerSettings(Table):
     """Accepted keys, in the clear or as `sha256:<hex>`; none: everybody may come in."""
     cors_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the HTTP routes."""
-    drain_s: float = Field(20.0, ge=0, le=3600)
+    drain_s: float = Field(default=20.0, ge=0, le=3600)
     """How long running responses may take to finish after SIGTERM."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "text", "json"] = "auto"
     """auto: text on a terminal, JSON lines elsewhere."""
 
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_can_be_read(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        for key in keys:
+            if key.startswith("sha256:") and not re.fullmatch(r"sha256:[0-9a-fA-F]{64}", key):
+                raise ValueError("a key that begins with 'sha256:' must go on with 64 hexadecimal digits")
+            if not key:
+                raise ValueError("a key must not be empty")
+        return keys
+
 
 class RegistrySettings(Table):
     """`[registry]`: how many sessions, and for how long."""
 
-    capacity: int = Field(64, ge=1)
+    capacity: int = Field(default=64, ge=1)
     """Sessions at once."""
-    waiting: int = Field(8, ge=0)
+    waiting: int = Field(default=8, ge=0)
     """Clients that may wait for a place."""
-    waiting_s: float = Field(5.0, ge=0, le=60)
+    waiting_s: float = Field(default=5.0, ge=0, le=60)
     """How long they wait before they are refused with `retry-after`."""
-    evict_after_s: float = Field(60.0, ge=0)
+    evict_after_s: float = Field(default=60.0, ge=0)
     """A full server evicts the session that was idle longest, if it was idle for so long."""
-    idle_s: float = Field(900.0, gt=0)
+    idle_s: float = Field(default=900.0, gt=0)
     """A session without any activity ends after this."""
-    lifetime_s: float = Field(3600.0, gt=0)
+    lifetime_s: float = Field(default=3600.0, gt=0)
     """No session lives longer."""
-    warn_s: float = Field(60.0, ge=0)
+    warn_s: float = Field(default=60.0, ge=0)
     """How long before an end by time the client is warned."""
 
 
@@ -146,20 +157,20 @@ class RecordingSettings(Table):
 
     on: bool = False
     folder: Path = Path("recordings")
-    max_mb: int = Field(256, ge=1)
+    max_mb: int = Field(default=256, ge=1)
     """A session's recording ends at this size."""
 
 
 class ThreadSettings(Table):
     """`[threads]`: the CPU threads of the embedded engines; 0 lets the budget decide."""
 
-    cores: int = Field(0, ge=0)
+    cores: int = Field(default=0, ge=0)
     """The cores to share out; 0: all that this process may use."""
-    chat: int = Field(0, ge=0)
-    asr: int = Field(0, ge=0)
-    vad: int = Field(0, ge=0)
-    turn_end: int = Field(0, ge=0)
-    speech: int = Field(0, ge=0)
+    chat: int = Field(default=0, ge=0)
+    asr: int = Field(default=0, ge=0)
+    vad: int = Field(default=0, ge=0)
+    turn_end: int = Field(default=0, ge=0)
+    speech: int = Field(default=0, ge=0)
 
     def budget(self) -> ThreadBudget:
         """The budget for this machine, with the figures that were set here."""

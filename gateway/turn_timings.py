@@ -97,8 +97,10 @@ class Turn:
         return max(0.0, chat.start - ready) + max(0.0, first_audio - speech.first)
 
     def report(self) -> dict[str, Any]:
-        """For the operator's route: the marks in ms after the end of the user's speech, and the figures in ms."""
-        zero = self.marks.get("speech_stopped", self.marks.get("committed", min(self.marks.values(), default=0.0)))
+        """For the operator's route: when what happened, in ms after the end of the user's speech (of a turn without speech: after its
+        beginning), and the figures in ms."""
+        starts = [span.start for span in self.stages.values() if span.start is not None]
+        zero = self.marks.get("speech_stopped", min((*self.marks.values(), *starts), default=0.0))
         spans = {
             name: {what: _ms(getattr(span, what), zero) for what in ("start", "first", "end") if getattr(span, what) is not None}
             for name, span in self.stages.items()

@@ -40,7 +40,7 @@ class Callers:
     def __init__(self, folder: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         self._folder = folder
         self._tell = tell
-        self._voices = ENGLISH
+        self._voices: tuple[str, ...] = ENGLISH
 
     def voice(self, caller: int) -> str:
         """The name of a caller's voice; there are at least five different ones."""
@@ -80,7 +80,7 @@ class Callers:
         self._tell(f"Synthesising {len(missing)} utterances of the callers; they are kept in {self._folder}.")
         self._folder.mkdir(parents=True, exist_ok=True)
         configuration = self._folder / "callers.toml"
-        voices_model = "" if self._voices is ENGLISH else '\n[engines.kokoro.options]\nvoices = "kokoro-voices-pypi"\n'
+        voices_model = "" if self._voices is ENGLISH else '\n[engines.kokoro.options]\nvoices_folder = "kokoro-voices-pypi"\n'
         configuration.write_text(CONFIGURATION + voices_model)
         async with (
             Server(log=self._folder / "server.log", options=("--config", str(configuration))) as server,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -34,14 +36,14 @@ Model = Annotated[str, typer.Option(help="The model to ask for.")]
 @app.command("demo")
 def demo(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None, model: Model = MODEL) -> None:
     """A short call: six turns, two interruptions, one hum; a minute and a half."""
-    setting = Setting(out / "demo", Console(), url, config, api_key, model)
+    setting = Setting(out / "demo", _console(), url, config, api_key, model)
     _run(setting, demo_scenario.run(setting))
 
 
 @app.command("voice_turns")
 def voice_turns(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None, model: Model = MODEL) -> None:
     """The acceptance test of a call: over 20 turns in several voices, 8 interruptions, hums and noises; some five minutes."""
-    setting = Setting(out / "voice_turns", Console(), url, config, api_key, model)
+    setting = Setting(out / "voice_turns", _console(), url, config, api_key, model)
     _run(setting, turns_scenario.run(setting))
 
 
@@ -63,16 +65,21 @@ def load_voice(
     frame_ms: Annotated[int, typer.Option(help="Milliseconds of audio in each event sent.", min=10, max=200)] = 20,
 ) -> None:
     """Concurrent sessions on the tone pipeline at real time, more at each step, until deadlines slip."""
-    setting = Setting(out / "load_voice", Console(), url, config, api_key, "antiphon-tone")
+    setting = Setting(out / "load_voice", _console(), url, config, api_key, "antiphon-tone")
     plan = load_scenario.Plan(
         pid=pid, minutes=minutes, sessions=sessions, start=start, step=step, most=most, seconds=seconds, frame_ms=frame_ms
     )
     _run(setting, load_scenario.run(setting, plan))
 
 
-def _run(setting: Setting, scenario: object) -> None:
+def _console() -> Console:
+    """Wide enough for the tables where the output is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else 118)
+
+
+def _run(setting: Setting, scenario: Coroutine[Any, Any, bool]) -> None:
     try:
-        passed = asyncio.run(scenario)  # type: ignore[arg-type]
+        passed = asyncio.run(scenario)
     except (CallFailed, CallersFailed, ServerFailed) as error:
         setting.console.print(Text(str(error), style="red"))
         raise typer.Exit(2) from error

@@ -13,7 +13,7 @@ SCRIPT: list[Action] = [
     Interrupt(text="Wait a moment. How old was the fox?", caller=0, after_ms=4000),
     Say(text="Can you explain how a refrigerator keeps food cold?", caller=1),
     Interrupt(text="Hold on. I would rather know about bees and honey.", caller=1, after_ms=2500),
-    Say(text="Thank you very much. Good bye!", caller=1),
+    Say(text="Why is the sky blue?", caller=0),
 ]
 SPARE = [Say(text="Tell me a long story about a brave little mouse.", caller=0), Say(text="Tell me all about elephants.", caller=1)]
 

@@ -24,10 +24,7 @@ from .report import Figure, Report, at_most, none_of, plain
 from .server import Server, ServerFailed
 from .voice import Setting
 
-TEXT = (
-    "This answer is only a tone, but it lasts as long as a spoken answer of two sentences would. "
-    "It is sent in pieces, each on its own deadline, until it has come to its end."
-)
+TEXT = "This answer is only a tone, but it lasts as long as a spoken answer of one sentence would."
 LATE_MS = 100.0
 SETTLE_S = 2.0
 SAMPLE_EVERY_S = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -47,6 +48,6 @@ class Noise:
 Action: TypeAlias = Say | Interrupt | Backchannel | Noise
 
 
-def utterances(script: list[Action]) -> list[tuple[int, str]]:
+def utterances(script: Sequence[Action]) -> list[tuple[int, str]]:
     """Everything that callers say in a script, as (caller, text)."""
     return [(action.caller, action.text) for action in script if not isinstance(action, Noise)]

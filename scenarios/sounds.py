@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ..codecs.pcm import SAMPLE_RATE, FloatArray, from_float, to_float
 
@@ -19,7 +20,7 @@ def pink(seconds: float, rng: np.random.Generator) -> FloatArray:
     spectrum /= np.sqrt(np.maximum(frequencies, 20.0))
     spectrum[frequencies < 20] = 0
     noise = np.fft.irfft(spectrum, samples)
-    return (noise / np.sqrt(np.mean(noise**2))).astype(np.float32)
+    return np.asarray(noise / np.sqrt(np.mean(noise**2)), np.float32)
 
 
 def steady(seconds: float, dbfs: float, rng: np.random.Generator) -> bytes:
@@ -71,5 +72,5 @@ def audible(pcm: bytes) -> tuple[int, int]:
     return int(loud[0]) * _WINDOW, (int(loud[-1]) + 1) * _WINDOW
 
 
-def _at_peak(samples: np.ndarray, dbfs: float) -> np.ndarray:
-    return samples / np.abs(samples).max() * 10 ** (dbfs / 20)
+def _at_peak(samples: npt.NDArray[np.float64], dbfs: float) -> FloatArray:
+    return np.asarray(samples / np.abs(samples).max() * 10 ** (dbfs / 20), np.float32)

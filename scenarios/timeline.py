@@ -17,6 +17,8 @@ COLOURS = {"say": "#2f6fb5", "interrupt": "#c8472f", "backchannel": "#7d68b0", "
 ANSWER, UNHEARD = "#3a9a6f", "#cfe8dc"
 _CALLER, _ASSISTANT = 1.0, 0.0
 _HEIGHT = 0.34
+_CHARACTERS_PER_S = 8.3
+"""How many small letters fit into a second of a bar."""
 
 
 class NoPlots(Exception):
@@ -77,7 +79,7 @@ class _Picture:
         """Words inside a bar, as many as there is room for (on the row where the bar begins)."""
         axis, first = self.axis(start)
         room = min(end - self._started_at, (first // ROW_S + 1) * ROW_S) - first
-        columns = int(room * 5.6)
+        columns = int(room * _CHARACTERS_PER_S)
         if columns < 4:
             return
         lines = textwrap.wrap(" ".join(text.split()), columns, max_lines=2, placeholder="…")
@@ -131,7 +133,7 @@ def _draw_answers(picture: _Picture, log: CallLog) -> None:
         if cut is not None:
             received = heard_to + max(0, answer.audio_bytes - sum(len(segment.pcm) for segment in segments)) / 48_000
             picture.bar(heard_to, received, _ASSISTANT, UNHEARD)
-        picture.words(text, segments[0].start, heard_to, _ASSISTANT, "white")
+        picture.words(text, segments[0].start, segments[0].end, _ASSISTANT, "white")
 
 
 def _draw_latencies(picture: _Picture, log: CallLog) -> None:

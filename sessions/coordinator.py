@@ -339,7 +339,7 @@ class ResponseCoordinator:
         else:
             # Nothing was sent that a fence could withhold; what is being heard of the answer before goes on.
             self._emit.command(StopResponse(response.id, "client_cancelled"))
-        self._end_now(response, lambda r: r.cancel("client_cancelled", heard_ms, now), now)
+        self._end_now(response, lambda r: r.cancel("client_cancelled", heard_ms, now, played_out=True), now)
 
     def cancel_all(self, now: float) -> None:
         """The session ends: every response gets its terminal."""

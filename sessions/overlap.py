@@ -37,49 +37,63 @@ class Overlap:
 
 ASK_AHEAD_MS = 128
 ASK_AGAIN_MS = 320
-SHORTEST_COMMAND_MS = 160
+SHORTEST_OPENER_MS = 160
 
 
 def decide(overlap: Overlap, policy: TurnTakingPolicy) -> Verdict:
     """Interrupt, ignore, or wait (and ask for the words).
 
-    The rule: nothing shorter than the confirm window interrupts unless it is a known command ("stop", "wait"); what lasts
-    longer interrupts unless its words are a backchannel; what lasts longer than `backchannel_ms` interrupts anyway.
+    The rule: speech that opens like an interruption ("stop", "what about") is one after `opener_ms`, or when it ends; other
+    speech is one once it has lasted the confirm window, unless its words are a backchannel; what lasts longer than
+    `backchannel_ms` is one whatever its words.
     """
     if policy.confirm_ms <= 0 or overlap.span_ms >= policy.backchannel_ms:
         return Verdict.INTERRUPT
     ended = overlap.silence_ms >= policy.overlap_end_ms
     if not policy.overlap_words or overlap.words_lost:
-        if overlap.span_ms >= policy.confirm_ms:
-            return Verdict.INTERRUPT
-        return Verdict.IGNORE if ended else Verdict.WAIT
+        return _by_length(overlap, policy, ended)
+    if overlap.words is not None and opens(overlap.words, policy) and (ended or overlap.span_ms >= policy.opener_ms):
+        return Verdict.INTERRUPT
     if ended:
         return _ended(overlap, policy)
-    if overlap.span_ms < policy.confirm_ms - ASK_AHEAD_MS:
-        return Verdict.WAIT
-    if overlap.words is None:
-        if overlap.span_ms >= policy.confirm_ms and overlap.since_confirm_ms > policy.overlap_words_wait_ms:
-            return Verdict.INTERRUPT
-        return Verdict.WAIT if overlap.asking else Verdict.ASK
-    if overlap.span_ms >= policy.confirm_ms and says_something(overlap.words, policy):
+    return _going_on(overlap, policy)
+
+
+def _by_length(overlap: Overlap, policy: TurnTakingPolicy, ended: bool) -> Verdict:
+    """No words can be had."""
+    if overlap.span_ms >= policy.confirm_ms:
         return Verdict.INTERRUPT
-    if not overlap.asking and overlap.span_ms - overlap.words_of_ms >= ASK_AGAIN_MS:
+    return Verdict.IGNORE if ended else Verdict.WAIT
+
+
+def _going_on(overlap: Overlap, policy: TurnTakingPolicy) -> Verdict:
+    """The caller still speaks."""
+    confirmed = overlap.span_ms >= policy.confirm_ms
+    late = overlap.since_confirm_ms > policy.overlap_words_wait_ms
+    # Words of a beginning decide only its opening: a hum is taken for a word until enough of it was heard.
+    heard = overlap.words is not None and overlap.words_of_ms >= policy.confirm_ms - ASK_AHEAD_MS
+    if confirmed and heard and overlap.words is not None and says_something(overlap.words, policy):
+        return Verdict.INTERRUPT
+    if confirmed and not heard and late:
+        return Verdict.INTERRUPT
+    if overlap.asking or overlap.span_ms < min(policy.opener_ms, policy.confirm_ms - ASK_AHEAD_MS):
+        return Verdict.WAIT
+    if overlap.words is None or (not heard and overlap.span_ms >= policy.confirm_ms - ASK_AHEAD_MS):
         return Verdict.ASK
-    return Verdict.WAIT
+    return Verdict.ASK if overlap.span_ms - overlap.words_of_ms >= ASK_AGAIN_MS else Verdict.WAIT
 
 
 def _ended(overlap: Overlap, policy: TurnTakingPolicy) -> Verdict:
-    """The speech is over and was shorter than `backchannel_ms`."""
-    if overlap.span_ms < SHORTEST_COMMAND_MS:
+    """The speech is over, was shorter than `backchannel_ms` and, as far as it is known, did not open like an interruption."""
+    if overlap.span_ms < SHORTEST_OPENER_MS:
         return Verdict.IGNORE
-    if overlap.words is None or overlap.words_of_ms < overlap.span_ms:
-        if overlap.since_confirm_ms > policy.overlap_words_wait_ms + policy.overlap_end_ms:
-            heard_enough = overlap.words is not None and overlap.span_ms >= policy.confirm_ms and says_something(overlap.words, policy)
-            return Verdict.INTERRUPT if heard_enough else Verdict.IGNORE
-        return Verdict.WAIT if overlap.asking else Verdict.ASK
-    if overlap.span_ms >= policy.confirm_ms:
-        return Verdict.INTERRUPT if says_something(overlap.words, policy) else Verdict.IGNORE
-    return Verdict.INTERRUPT if is_command(overlap.words, policy) else Verdict.IGNORE
+    confirmed = overlap.span_ms >= policy.confirm_ms
+    if overlap.words is not None and overlap.words_of_ms >= overlap.span_ms:
+        return Verdict.INTERRUPT if confirmed and says_something(overlap.words, policy) else Verdict.IGNORE
+    if overlap.since_confirm_ms > policy.overlap_words_wait_ms + policy.overlap_end_ms:
+        silent = overlap.words is not None and not says_something(overlap.words, policy)
+        return Verdict.INTERRUPT if confirmed and not silent else Verdict.IGNORE
+    return Verdict.WAIT if overlap.asking else Verdict.ASK
 
 
 def normalise(text: str) -> list[str]:
@@ -93,10 +107,10 @@ def says_something(text: str, policy: TurnTakingPolicy) -> bool:
     return any(word not in known and not _is_hum(word) for word in normalise(text))
 
 
-def is_command(text: str, policy: TurnTakingPolicy) -> bool:
-    """Whether a short utterance begins with a word that asks the assistant to stop."""
+def opens(text: str, policy: TurnTakingPolicy) -> bool:
+    """Whether the words begin like an interruption."""
     words = normalise(text)
-    return bool(words) and words[0] in set(policy.commands.split())
+    return bool(words) and words[0].replace("’", "'") in set(policy.openers.split())
 
 
 def _is_hum(word: str) -> bool:

@@ -14,7 +14,8 @@ class PlaybackLedger:
 
     `released` counts samples given to the transport, `delivered` those that the transport handed to the socket or track.
     `heard(now)` is the player's position. Always heard <= delivered <= released, and none of them falls. When the player
-    runs dry before `complete()` was called, that is an underrun.
+    runs dry before `complete()` was called, that is an underrun. Questions change nothing, so that what happens to a session
+    does not depend on how often somebody looked.
     """
 
     def __init__(self) -> None:
@@ -24,8 +25,8 @@ class PlaybackLedger:
         self.first_delivery: float | None = None
         self._after: PlaybackLedger | None = None
         self._head = 0.0
-        self._at: float | None = None
-        self._dry_at = 0.0
+        """Samples heard at the time `_since`."""
+        self._since = 0.0
         self._complete = False
         self._stopped = False
         self._withheld = False
@@ -43,7 +44,7 @@ class PlaybackLedger:
 
     def deliver(self, samples: int, now: float) -> None:
         """Samples handed to the socket."""
-        self._advance(now)
+        self._head, self._since = self.heard(now), now
         if self.first_delivery is None:
             self.first_delivery = now
         elif self._head >= self.delivered and not self._complete and not self._stopped:
@@ -56,10 +57,9 @@ class PlaybackLedger:
 
     def stop(self, now: float) -> None:
         """The player was told to stop: what is heard stays as it is."""
-        self._advance(now)
         if not self._stopped:
+            self._head, self._since = self.heard(now), now
             self._stopped = True
-            self._dry_at = now
 
     def withhold(self) -> None:
         """What was released but not delivered never will be; the player plays the rest."""
@@ -68,8 +68,11 @@ class PlaybackLedger:
 
     def heard(self, now: float) -> float:
         """Samples heard by now."""
-        self._advance(now)
-        return self._head
+        begin = self._begin(now)
+        if begin is None or self._stopped or self.first_delivery is None:
+            return self._head
+        played = self._head + max(0.0, now - begin) * SAMPLE_RATE
+        return played if played < self.delivered - _NOTHING else float(self.delivered)
 
     def heard_ms(self, now: float) -> float:
         return self.heard(now) * 1000 / SAMPLE_RATE
@@ -82,11 +85,12 @@ class PlaybackLedger:
 
     def ahead(self, now: float) -> float:
         """Samples released but not heard yet, those of the answer before included."""
-        return self._left(now)
+        mine = 0.0 if self._stopped else self._left(now)
+        return mine + (self._after.ahead(now) if self._after is not None else 0.0)
 
     def playing(self, now: float) -> bool:
         """Whether the listener is still hearing, or about to hear, released audio."""
-        return not self._stopped and self._own(now) > _NOTHING
+        return not self._stopped and self._left(now) > _NOTHING
 
     def falls_to(self, samples: float, now: float) -> float | None:
         """When `ahead` will have fallen to `samples`; None: not before the transport delivers more."""
@@ -94,36 +98,19 @@ class PlaybackLedger:
             return None
         return now + max(0.0, self.ahead(now) - samples) / SAMPLE_RATE
 
-    def _own(self, now: float) -> float:
-        end = self.delivered if self._withheld else self.released
-        return end - self.heard(now)
-
     def _left(self, now: float) -> float:
-        mine = 0.0 if self._stopped else self._own(now)
-        return mine + (self._after._left(now) if self._after is not None else 0.0)
+        return (self.delivered if self._withheld else self.released) - self.heard(now)
+
+    def _begin(self, now: float) -> float | None:
+        """From when on `_head` moves; None: the answer before still plays."""
+        if self._after is None:
+            return self._since
+        ended = self._after._ended_at(now)
+        return None if ended is None else max(self._since, ended)
 
     def _ended_at(self, now: float) -> float | None:
         """When the last of this was heard; None: it still plays."""
-        self._advance(now)
-        if self._after is not None or self.playing(now):
+        begin = self._begin(now)
+        if begin is None or self.playing(now):
             return None
-        return self._dry_at
-
-    def _advance(self, now: float) -> None:
-        begin = self._at
-        if self._after is not None:
-            ended = self._after._ended_at(now)
-            if ended is not None:
-                self._after = None
-                self._dry_at = max(self._dry_at, ended)
-                begin = ended if begin is None else max(begin, ended)
-        if self._after is None and begin is not None and not self._stopped and now > begin:
-            played = (now - begin) * SAMPLE_RATE
-            left = self.delivered - self._head
-            if played < left:
-                self._head += played
-            elif left > 0:
-                self._head = float(self.delivered)
-                self._dry_at = begin + left / SAMPLE_RATE
-        if self._at is None or now > self._at:
-            self._at = now
+        return begin if self._stopped else begin + (self.delivered - self._head) / SAMPLE_RATE

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 BACKCHANNELS = (
     "mm-hm mm-hmm mhm mmhm mm hmm hm uh-huh uhuh aha ah oh okay ok yeah yep yes right sure i see got it go on gotcha "
-    "wow cool nice great good"
+    "really wow cool nice great good true alright all exactly of course"
 )
-COMMANDS = "stop wait no hold hang pause quiet enough cancel excuse hey actually sorry"
+OPENERS = (
+    "stop wait no not hold hang pause quiet enough cancel excuse hey actually sorry but what what's how why who when where "
+    "which can could would will should do don't is are please tell let let's give never antiphon listen skip"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,13 +20,16 @@ class TurnTakingPolicy:
 
     min_speech_ms: int = 96
     """Speech shorter than this never opens a turn: a click, a knock."""
-    confirm_ms: int = 480
-    """Speech over the assistant must last this long to be an interruption; 0 stops the assistant at the first edge."""
+    confirm_ms: int = 768
+    """Speech over the assistant that lasts this long is an interruption, unless its words are a backchannel; 0 stops the assistant
+    at the first edge. Hums last up to 700 ms and no small ASR model knows them, so shorter speech is judged by its opening."""
+    opener_ms: int = 416
+    """Speech over the assistant that opens with one of `openers` is an interruption after this."""
     overlap_words: bool = True
     """Ask the ASR engine what was said over the assistant, to tell a backchannel from an interruption."""
     overlap_words_wait_ms: int = 200
     """How much longer than the confirm window the words may take."""
-    backchannel_ms: int = 1200
+    backchannel_ms: int = 1400
     """Speech over the assistant that lasts longer than this interrupts whatever its words."""
     overlap_end_ms: int = 256
     """Silence that ends speech over the assistant."""
@@ -32,8 +38,8 @@ class TurnTakingPolicy:
     resume_ms: int = 1200
     """Speech that begins within this of the caller's own last word goes on with the turn: it needs only `thinking_confirm_ms`."""
     backchannels: str = BACKCHANNELS
-    commands: str = COMMANDS
-    """Words that interrupt even when the speech is shorter than the confirm window."""
+    openers: str = OPENERS
+    """Words that open an interruption: it is then one before the confirm window is over, even if it ends before."""
     hysteresis: float = 0.15
     """Speech goes on while the VAD's score stays above its threshold less this."""
     ask_turn_end_ms: int = 192

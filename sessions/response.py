@@ -87,8 +87,8 @@ class Response:
     """The wire life of one response.
 
     Chunks of the pipeline are queued and released by `pump`: text at once, audio at most `lead_ms` ahead of the listener and
-    at most `undelivered_ms` ahead of the socket (the answer before counts with it). Invariant: nothing is sent before `begin` or after the terminal, and the
-    terminal is sent once.
+    at most `undelivered_ms` ahead of the socket (the answer before counts with it). Invariant: nothing is sent before `begin` or
+    after the terminal, and the terminal is sent once.
     """
 
     def __init__(
@@ -215,16 +215,20 @@ class Response:
             return None
         return self.ledger.falls_to(max(0, to_samples(self._limits.lead_ms) - samples), now)
 
-    def cancel(self, reason: str, heard_ms: float, now: float) -> None:
-        """End early: `reason` is turn_detected or client_cancelled; the item keeps what was heard."""
+    def cancel(self, reason: str, heard_ms: float, now: float, *, played_out: bool = False) -> None:
+        """End early: `reason` is turn_detected or client_cancelled; the item keeps what was heard. `played_out`: the listener
+        still hears what was delivered."""
         self._drop_queue()
-        self.ledger.stop(now)
+        if played_out:
+            self.ledger.withhold()
+        else:
+            self.ledger.stop(now)
         self.cut(heard_ms)
         self._finish(Status.CANCELLED, {"type": "cancelled", "reason": reason})
 
     def withhold(self) -> None:
         """What the transport had not delivered yet was purged: the listener hears the rest."""
-        if self.ledger.undelivered:
+        if self.ledger.released > self.ledger.delivered:
             self.ledger.withhold()
             self.cut(self.ledger.delivered * 1000 / SAMPLE_RATE)
 

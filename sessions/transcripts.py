@@ -56,11 +56,6 @@ class Transcripts:
         self._requests: dict[str, Request] = {}
         self._items: dict[str, _Speech] = {}
 
-    @property
-    def pending(self) -> bool:
-        """Whether any transcription is under way."""
-        return bool(self._requests)
-
     def ask_words(self, pcm: bytes, position: int) -> None:
         """What is being said over the assistant? One question at a time."""
         self.forget_words()

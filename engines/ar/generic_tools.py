@@ -1,15 +1,15 @@
 """Function calls for a chat model whose template knows nothing of them.
 
-Such models are mostly very small, so they are shown, not told: two example calls and two example answers stand before the
-conversation. Whether to call is decided first (the answer begins with a brace or it does not); the call itself is then written under
-a grammar, with the functions next to the request, so that it is always valid. Measured with SmolLM2-135M on 7 requests
-for three functions: the right function with the right argument in 6 when a call is demanded; left to itself it calls for
-plain commands ("set a timer ...") and answers most questions in words.
+Such models are mostly very small. Three things make up for it. They are shown, not told: two example calls and two example answers
+stand before the conversation. The call is written under a grammar with the functions next to the request, so that it is
+always valid. And words in common help to choose: a request that names a function ("set a timer", `set_timer`) is a call of it.
+Without such a word the model decides: its answer begins with a brace or it does not.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from typing import Any
 
@@ -25,7 +25,11 @@ _EXAMPLES = (
 _EXAMPLE_FUNCTIONS = "send_email(to): Send an email.\nturn_on_lights(room): Turn on the lights."
 _DECIDE = "Functions:\n{functions}\nIf a function fits the request, answer with JSON only."
 _CALL = "Functions:\n{functions}\n\n{request}"
-_RESULT = "The function returned: {result}\nNow tell me the answer in one short sentence."
+_RESULT = "Context: {result}.\n\nQuestion: {request}\nAnswer in one sentence."
+_COMMON = frozenset(
+    ("get", "set", "do", "make", "the", "for", "and", "of", "to", "in", "an", "is", "my", "me", "with", "current", "data", "call")
+)
+_WORDS = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{2,}")
 
 
 def offered(body: ChatBody) -> tuple[Tool, ...]:
@@ -46,9 +50,48 @@ def must_call(body: ChatBody) -> bool:
     return bool(offered(body)) and body.tool_choice != "auto"
 
 
+def named(messages: tuple[ChatMessage, ...], tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The functions whose name shares a telling word with the request, the most words first; none when no name does."""
+    request = _stems(messages[-1].text)
+    shared = [len(_stems(tool.name) & request) for tool in tools]
+    best = max(shared, default=0)
+    return tuple(tool for tool, count in zip(tools, shared, strict=True) if best and count == best)
+
+
+def _stems(text: str) -> frozenset[str]:
+    """The telling words of a text without their endings: `playMusic`, `play_music` and "playing music" have the same."""
+    words = {word.lower() for word in _WORDS.findall(text)} - _COMMON
+    return frozenset(re.sub(r"(?<=\w{3})(?:ing|ed|es|s)$", "", word) for word in words)
+
+
 def for_words(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
-    """The conversation for an answer in words: calls and results as plain text."""
-    return tuple(_plain(message) for message in messages)
+    """The conversation for an answer in words: fresh results stand with the question that they answer, earlier calls are left out."""
+    kept = list(messages)
+    results: list[str] = []
+    while kept and kept[-1].role == "tool":
+        results.insert(0, _flat(kept.pop().text))
+    plain = [message for message in kept if message.role != "tool" and not (message.tool_calls and not message.text)]
+    if results:
+        request = plain.pop().text if plain and plain[-1].role == "user" else ""
+        plain.append(ChatMessage(role="user", text=_RESULT.format(result="; ".join(results), request=request)))
+    return tuple(ChatMessage(role=message.role, text=message.text) for message in plain)
+
+
+def _flat(result: str) -> str:
+    """A function's result as words: `{"sky": "light rain"}` as "sky: light rain"."""
+    try:
+        value = json.loads(result)
+    except json.JSONDecodeError:
+        return result.strip().rstrip(".")
+    return _say(value)
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{str(key).replace('_', ' ')}: {_say(part)}" for key, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_say, value))
+    return str(value)
 
 
 def for_decision(messages: tuple[ChatMessage, ...], tools: tuple[Tool, ...]) -> tuple[ChatMessage, ...]:
@@ -99,16 +142,7 @@ def parse_call(text: str) -> ToolCallChunk | None:
 def _parted(messages: tuple[ChatMessage, ...]) -> tuple[str, tuple[ChatMessage, ...]]:
     """The instructions, and the rest of the conversation as plain text."""
     system = "\n\n".join(message.text for message in messages if message.role == "system")
-    return system, tuple(_plain(message) for message in messages if message.role != "system")
-
-
-def _plain(message: ChatMessage) -> ChatMessage:
-    if message.tool_calls:
-        calls = "\n".join(f'{{"name": "{call.name}", "arguments": {call.arguments or "{}"}}}' for call in message.tool_calls)
-        return ChatMessage(role="assistant", text=f"{message.text}\n{calls}" if message.text else calls)
-    if message.role == "tool":
-        return ChatMessage(role="user", text=_RESULT.format(result=message.text))
-    return message
+    return system, tuple(message for message in for_words(messages) if message.role != "system")
 
 
 def _examples() -> list[ChatMessage]:

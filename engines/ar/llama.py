@@ -1,36 +1,24 @@
-"""Chat on llama.cpp in this process (`xllamacpp`): slots, continuous batching and a prefix cache on a GGUF file.
-
-Each running request has a thread that sits in llama.cpp's own server code and is called back at every step of the prompt and
-at every token; returning True from the callback ends the request there and then, which is how a closed stream frees its slot.
-"""
+"""Chat on llama.cpp in this process: a GGUF file with slots, continuous batching and a prefix cache."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
-import secrets
-import threading
 import time
 from collections.abc import AsyncGenerator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from ..errors import EngineError, EngineUnavailableError, InvalidRequestError
+from ..errors import EngineError, InvalidRequestError
 from ..interface import Capabilities, EngineHealth, EngineRequest, Role
-from ..messages import ChatBody, ChatMessage, EngineChunk, Finished, TextChunk
+from ..messages import ChatBody, ChatMessage, EngineChunk, Finished, TextChunk, Tool
 from . import context as contexts
 from . import generic_tools
+from .llama_server import LlamaServer, ServerOptions, TooLongError
 from .wire import DeltaReader, message_payload, named_tool, tool_payload
 
-log = logging.getLogger(__name__)
-
-_REUSE = 32
-"""Runs of at least so many tokens are moved in the cache, not computed anew, when older messages before them are dropped."""
+_LARGE = 1_500_000_000
+"""Bytes of a model file from which on the model's own form of function calls is trusted."""
 
 _CUTS = 6
 """How often a conversation is cut anew when the model finds it still too long."""
@@ -42,6 +30,9 @@ class LlamaOptions:
     other at every layer are slower than one when the machine is busy. `batch` is how many prompt tokens are computed between two
     looks at whether the request still stands. `cache_mb` bounds the prompts kept in memory besides those in the slots.
 
+    `function_calls`: how functions are offered when the model may choose: "template" (the model's own form), "examples" (see
+    `generic_tools`), "auto": examples for files below 1.5 GB, since so small models do not keep to their own form. A call that is
+    demanded is always written under a grammar.
     `overflow`: "truncate" drops the oldest messages of a conversation that is too long, "error" refuses it.
     Sampling: the defaults keep a very small model short and steady; temperature 0 is greedy. `loop_penalty` (DRY) falls on what would
     repeat a run of more than three tokens, which keeps it out of loops; penalties on single tokens make it avoid the right word.
@@ -62,44 +53,8 @@ class LlamaOptions:
     seed: int = 7
     gpu_layers: int = 0
     overflow: str = "truncate"
+    function_calls: str = "auto"
     abort_seconds: float = 1.5
-
-
-class _Call:
-    """One request on its way through llama.cpp: a thread that computes, a queue to the event loop, and a flag to stop.
-
-    Bound of the queue: the request's `max_tokens` (and a few events of prompt progress); the reader need not keep up.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self.stopped = threading.Event()
-        self.done = asyncio.Event()
-
-    def on_event(self, event: Any) -> bool:
-        """In the request's thread: hand the event over; True tells llama.cpp to stop."""
-        if self.stopped.is_set():
-            return True
-        for part in event if isinstance(event, list) else [event]:
-            self._loop.call_soon_threadsafe(self.events.put_nowait, part)
-        return False
-
-    def run(self, server: Any, payload: dict[str, Any]) -> None:
-        """In the request's thread: the whole request."""
-        try:
-            if not self.stopped.is_set():
-                server.handle_chat_completions(payload, self.on_event)
-        except Exception as error:
-            self._post({"error": {"code": 500, "message": f"{type(error).__name__}: {error}"}})
-        finally:
-            self._post(None)
-            with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self.done.set)
-
-    def _post(self, event: dict[str, Any] | None) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.events.put_nowait, event)
 
 
 class LlamaChat:
@@ -108,95 +63,50 @@ class LlamaChat:
     def __init__(self, options: LlamaOptions) -> None:
         if options.overflow not in ("truncate", "error"):
             raise EngineError(f"overflow must be 'truncate' or 'error', not {options.overflow!r}", code="invalid_configuration")
+        if options.function_calls not in ("auto", "template", "examples"):
+            raise EngineError(
+                f"function_calls must be 'auto', 'template' or 'examples', not {options.function_calls!r}", code="invalid_configuration"
+            )
         self.options = options
-        self._server: Any = None
-        self._threads: ThreadPoolExecutor | None = None
-        self._slots = asyncio.Semaphore(options.slots)
-        self._calls: set[_Call] = set()
-        self._native_tools = False
+        self._server = LlamaServer(
+            ServerOptions(
+                model=options.model,
+                context=options.context,
+                slots=options.slots,
+                threads=options.threads,
+                batch=options.batch,
+                cache_mb=options.cache_mb,
+                gpu_layers=options.gpu_layers,
+                abort_seconds=options.abort_seconds,
+            )
+        )
         self._bytes_per_token = 3.0
-        self._last_step: float | None = None
-        self._waiting = 0
+        self._by_template = False
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(role=Role.CHAT, models=(self.options.model.stem,), slots=self.options.slots)
 
-    # ---- life -------------------------------------------------------------------------------------------------------
-
     async def open(self) -> None:
         """Load the model in a thread and compute a first token, so that the first caller finds everything warm."""
-        if self._server is not None:
-            return
-        if not self.options.model.is_file():
-            raise EngineUnavailableError(f"there is no model file {self.options.model}", code="weights_missing")
-        self._threads = ThreadPoolExecutor(max_workers=self.options.slots, thread_name_prefix="antiphon-llama")
-        loop = asyncio.get_running_loop()
-        try:
-            self._server, self._native_tools = await loop.run_in_executor(self._threads, self._load)
-        except (RuntimeError, ValueError, OSError, httpx.HTTPError) as error:
-            self._threads.shutdown(wait=False)
-            raise EngineUnavailableError(f"llama.cpp could not load {self.options.model}: {error}") from error
+        await self._server.open()
+        large = self.options.model.stat().st_size >= _LARGE
+        wanted = self.options.function_calls
+        self._by_template = self._server.native_tools and (wanted == "template" or (wanted == "auto" and large))
         warm_up = ChatBody(messages=(ChatMessage(role="user", text="Hello"),), max_tokens=1)
-        async with contextlib.aclosing(self._complete(self._payload(warm_up, warm_up.messages))) as events:
+        async with contextlib.aclosing(self._server.complete(self._payload(warm_up, warm_up.messages))) as events:
             async for _ in events:
                 pass
 
-    def _load(self) -> tuple[Any, bool]:
-        """The server, and whether the model's own template knows function calls."""
-        import xllamacpp
-
-        options = self.options
-        params = xllamacpp.CommonParams()
-        params.model.path = str(options.model)
-        params.n_ctx = options.context * options.slots
-        params.n_parallel = options.slots
-        params.n_batch = params.n_ubatch = options.batch
-        params.n_gpu_layers = options.gpu_layers
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
-        params.cache_ram_mib = options.cache_mb
-        params.n_cache_reuse = _REUSE
-        params.use_jinja = True
-        params.fit_params = False
-        params.warmup = True
-        params.verbosity = 1
-        # llama.cpp opens its HTTP server on a loopback port whether or not one wants it: nobody else gets in.
-        key = secrets.token_urlsafe(32)
-        params.api_keys = [key]
-        params.ui = False
-        params.endpoint_slots = False
-        params.n_threads_http = 2
-        server = xllamacpp.Server(params)
-        with httpx.Client(
-            base_url=server.listening_address, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=10
-        ) as client:
-            properties = client.get("/props").raise_for_status().json()
-        return server, bool(properties.get("chat_template_caps", {}).get("supports_tools"))
-
     async def close(self) -> None:
-        """Abort what runs, then free the model in a thread."""
-        server, self._server = self._server, None
-        for call in tuple(self._calls):
-            call.stopped.set()
-        waits = [asyncio.ensure_future(call.done.wait()) for call in self._calls]
-        if waits:
-            _, pending = await asyncio.wait(waits, timeout=self.options.abort_seconds)
-            for wait in pending:
-                wait.cancel()
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False)
-        if server is not None:
-            holder = [server]
-            del server
-            await asyncio.to_thread(holder.clear)
+        """Abort what runs and free the model."""
+        await self._server.close()
 
     async def health(self) -> EngineHealth:
-        age = None if self._last_step is None else time.monotonic() - self._last_step
-        detail = "" if self._server is not None else "not open"
-        return EngineHealth(ok=self._server is not None, running=len(self._calls), waiting=self._waiting, last_step_age=age, detail=detail)
-
-    # ---- requests ---------------------------------------------------------------------------------------------------
+        server = self._server
+        age = None if server.last_step is None else time.monotonic() - server.last_step
+        detail = "" if server.is_open else "not open"
+        return EngineHealth(ok=server.is_open, running=server.running, waiting=server.waiting, last_step_age=age, detail=detail)
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
         """Text and function calls as they come, then `Finished`."""
@@ -217,7 +127,7 @@ class LlamaChat:
                     async for chunk in chunks:
                         yield chunk
                 return
-            except _TooLong as error:
+            except TooLongError as error:
                 if self.options.overflow == "error" or attempt == _CUTS - 1:
                     raise InvalidRequestError(
                         f"the conversation has {error.tokens} tokens, the model's context holds {error.limit}"
@@ -243,43 +153,45 @@ class LlamaChat:
     async def _answer(self, body: ChatBody, messages: tuple[ChatMessage, ...]) -> AsyncGenerator[EngineChunk, None]:
         """One try at the request with this much of its conversation."""
         tools = generic_tools.offered(body)
-        if self._native_tools or not tools:
-            async with contextlib.aclosing(self._written(self._payload(body, messages))) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            return
-        decided = generic_tools.must_call(body)
-        if generic_tools.may_decide(body):
-            payload = self._payload(body, generic_tools.for_decision(messages, tools))
-            head: list[EngineChunk] = []
-            text = ""
-            async with contextlib.aclosing(self._written(payload)) as chunks:
-                async for chunk in chunks:
-                    head.append(chunk)
-                    if isinstance(chunk, TextChunk):
-                        text += chunk.text
-                    verdict = generic_tools.wants_call(text)
-                    if verdict:
-                        decided = True
-                        break
-                    if verdict is False or isinstance(chunk, Finished):
-                        for held in head:
-                            yield held
-                        head.clear()
-            if not decided:
-                return
-        if not decided:
-            async with contextlib.aclosing(self._written(self._payload(body, generic_tools.for_words(messages)))) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-            return
-        payload = {**self._payload(body, generic_tools.for_call(messages, tools)), "grammar": generic_tools.grammar(tools)}
-        async with contextlib.aclosing(self._call(payload)) as chunks:
+        must_call = generic_tools.must_call(body)
+        may_decide = generic_tools.may_decide(body) and not self._by_template
+        if not (must_call or may_decide):
+            stream = self._written(self._payload(body, messages))
+        else:
+            named = generic_tools.named(messages, tools)
+            stream = self._call(body, messages, named or tools) if must_call or named else self._decide(body, messages, tools)
+        async with contextlib.aclosing(stream) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def _call(self, payload: dict[str, Any]) -> AsyncGenerator[EngineChunk, None]:
-        """A call written under the grammar in `payload`: given when it is complete."""
+    async def _decide(
+        self, body: ChatBody, messages: tuple[ChatMessage, ...], tools: tuple[Tool, ...]
+    ) -> AsyncGenerator[EngineChunk, None]:
+        """An answer in words, or a call when that is what the model begins to write."""
+        held: list[EngineChunk] = []
+        text = ""
+        wants_call: bool | None = None
+        async with contextlib.aclosing(self._written(self._payload(body, generic_tools.for_decision(messages, tools)))) as chunks:
+            async for chunk in chunks:
+                held.append(chunk)
+                text += chunk.text if isinstance(chunk, TextChunk) else ""
+                if wants_call is None:
+                    wants_call = generic_tools.wants_call(text)
+                if wants_call:
+                    break
+                if wants_call is False or isinstance(chunk, Finished):
+                    for part in held:
+                        yield part
+                    held.clear()
+        if wants_call:
+            async with contextlib.aclosing(self._call(body, messages, tools)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _call(self, body: ChatBody, messages: tuple[ChatMessage, ...], tools: tuple[Tool, ...]) -> AsyncGenerator[EngineChunk, None]:
+        """A call of one of `tools`, written under a grammar; given when it is complete."""
+        payload = self._payload(body, generic_tools.for_call(messages, tools))
+        payload |= {"grammar": generic_tools.grammar(tools), "temperature": 0, "dry_multiplier": 0}
         text = ""
         async with contextlib.aclosing(self._written(payload)) as chunks:
             async for chunk in chunks:
@@ -294,7 +206,7 @@ class LlamaChat:
     async def _written(self, payload: dict[str, Any]) -> AsyncGenerator[EngineChunk, None]:
         """What the model writes for a payload, and `Finished`."""
         deltas = DeltaReader()
-        async with contextlib.aclosing(self._complete(payload)) as events:
+        async with contextlib.aclosing(self._server.complete(payload)) as events:
             async for event in events:
                 for chunk in deltas.read(event):
                     yield chunk
@@ -324,64 +236,9 @@ class LlamaChat:
             "seed": options.seed,
         }
         tools = generic_tools.offered(body)
-        if self._native_tools and tools:
-            payload["tools"] = [tool_payload(tool) for tool in tools]
-            payload["tool_choice"] = "auto" if body.tool_choice == "auto" else "required"
-            payload["parallel_tool_calls"] = body.parallel_tool_calls
-        elif not self._native_tools:
+        if not self._by_template:
             payload["messages"] = [message_payload(message) for message in generic_tools.for_words(messages)]
+        elif tools and not generic_tools.must_call(body):
+            payload["tools"] = [tool_payload(tool) for tool in tools]
+            payload["parallel_tool_calls"] = body.parallel_tool_calls
         return payload
-
-    async def _complete(self, payload: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Run a payload and yield its events; closing stops it at the next token and waits until its slot is free."""
-        self._waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-        server, threads = self._server, self._threads
-        if server is None or threads is None:
-            self._slots.release()
-            raise EngineUnavailableError("the chat model is not open")
-        call = _Call(asyncio.get_running_loop())
-        self._calls.add(call)
-        future = asyncio.wrap_future(threads.submit(call.run, server, payload))
-        future.add_done_callback(lambda _: self._end(call))
-        del server
-        try:
-            while (event := await call.events.get()) is not None:
-                self._last_step = time.monotonic()
-                if "error" in event:
-                    raise _error(event["error"])
-                yield event
-        finally:
-            call.stopped.set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.options.abort_seconds):
-                    await call.done.wait()
-
-    def _end(self, call: _Call) -> None:
-        """The request's thread has left llama.cpp: only now is its slot free."""
-        self._calls.discard(call)
-        self._slots.release()
-
-
-class _TooLong(Exception):
-    """The conversation does not fit into the context."""
-
-    def __init__(self, tokens: int, limit: int) -> None:
-        super().__init__(f"{tokens} tokens > {limit}")
-        self.tokens = max(1, tokens)
-        self.limit = limit
-
-
-def _error(error: dict[str, Any]) -> Exception:
-    """llama.cpp's error object as an exception."""
-    message, code = str(error.get("message", "unknown error")), error.get("code", 500)
-    if error.get("type") == "exceed_context_size_error":
-        return _TooLong(int(error.get("n_prompt_tokens", 0)), int(error.get("n_ctx", 0)))
-    if code == 503:
-        return EngineUnavailableError(f"llama.cpp: {message}")
-    if 400 <= code < 500:
-        return InvalidRequestError(f"llama.cpp refused the request: {message}")
-    return EngineError(f"llama.cpp failed: {message}")

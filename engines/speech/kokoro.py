@@ -25,7 +25,8 @@ _LONGEST = 509
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KokoroOptions:
-    """`model` is the ONNX file; `voices_folder` holds a `.bin` file for each voice (names that begin with "b" are British)."""
+    """`model` is the ONNX file; `voices_folder` holds a `.bin` file for each voice, or `.npz` archives of several (names that
+    begin with "b" are British)."""
 
     model: Path
     voices_folder: Path
@@ -39,7 +40,9 @@ class KokoroModel:
 
     def __init__(self, model: Path, voices: dict[str, Path], threads: int) -> None:
         self._network = load_weights(MODEL_NAME, lambda path: onnx_session(with_output(path.read_bytes(), _DURATIONS), threads), model)
-        self._styles = {name: load_weights("kokoro-voices", _style, path) for name, path in voices.items()}
+        self._styles = {
+            name: load_weights("kokoro-voices", lambda path, name=name: _style(path, name), path) for name, path in voices.items()
+        }
 
     def phonemizer(self, voice: str) -> Phonemizer:
         return phonemizer(voice.startswith("b"))
@@ -55,8 +58,18 @@ class KokoroModel:
         return audio.reshape(-1), durations.reshape(-1)
 
 
-def _style(path: Path) -> FloatArray:
-    return np.fromfile(path, "<f4").astype(np.float32).reshape(-1, _STYLE)
+def _style(path: Path, name: str) -> FloatArray:
+    stored = np.load(path)[name] if path.suffix == ".npz" else np.fromfile(path, "<f4")
+    return stored.astype(np.float32).reshape(-1, _STYLE)
+
+
+def _voices(folder: Path) -> dict[str, Path]:
+    """Every voice in a folder, and the file that holds it."""
+    found = {path.stem: path for path in sorted(folder.glob("*.bin"))}
+    for archive in sorted(folder.glob("*.npz")):
+        with np.load(archive) as stored:
+            found.update(dict.fromkeys(stored.files, archive))
+    return found
 
 
 class KokoroSpeech(SpeechEngine):
@@ -64,7 +77,7 @@ class KokoroSpeech(SpeechEngine):
 
     def __init__(self, options: KokoroOptions) -> None:
         self._options = options
-        self._voices = {path.stem: path for path in sorted(options.voices_folder.glob("*.bin"))}
+        self._voices = _voices(options.voices_folder)
         if not self._voices:
             raise WeightsError(f"{options.voices_folder} holds no voices; bring them with: antiphon models pull kokoro-voices")
         default = options.default_voice if options.default_voice in self._voices else next(iter(self._voices))

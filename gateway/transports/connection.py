@@ -14,8 +14,20 @@ class Purged:
     samples: int = 0
 
 
+class Depth(Protocol):
+    """How much waits in a queue: events by `len`, and audio in samples at 24 kHz."""
+
+    samples: int
+
+    def __len__(self) -> int: ...
+
+
 class Connection(Protocol):
     """A transport attached to a session. Nothing here awaits: the conductor applies a session's outbound events in one go."""
+
+    @property
+    def outbox(self) -> Depth:
+        """What is on its way out."""
 
     def send(self, data: bytes, *, epoch: int | None = None, samples: int = 0, response_id: str | None = None) -> None:
         """Queue an encoded wire event. `epoch`: dropped by a later fence; `samples`: the audio in it, at 24 kHz."""

@@ -166,7 +166,10 @@ class WebSocketConnection:
             # No await between here and the write: a fence raised while the socket was blocked has already been applied.
             item = self.outbox.pop()
             if item is not None:
-                await self._send(item)
+                try:
+                    await self._send(item)
+                except TimeoutError:
+                    break
                 if item.samples and item.response_id is not None:
                     feed(AudioDelivered(item.response_id, item.samples))
         self._give_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -15,8 +16,9 @@ from antiphon.tests.gateway.conftest import RunningServer, connected, eventually
 
 
 @pytest.fixture
-async def http(server: RunningServer) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.url, trust_env=False)
+async def http(server: RunningServer) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+        yield client
 
 
 async def test_it_is_alive_ready_and_well(http: httpx.AsyncClient) -> None:

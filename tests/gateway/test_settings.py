@@ -89,6 +89,7 @@ def test_a_role_can_be_left_out(tmp_path: Path) -> None:
         ("[pipelines.voice]\nchat = 'gpt'", "pipelines.voice.chat names 'gpt', but there is no [engines.gpt]"),
         ("[server]\npipelines = ['song']", "server.pipelines names 'song', but there is no [pipelines.song]"),
         ("[session.turn_detection]\ntype = 'server_vad'\nthreshold = 3.0", "turn_detection.threshold"),
+        ("[server]\napi_keys = ['sha256:12']", "64 hexadecimal digits"),
         ("port = ", "is not valid TOML"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from pathlib import Path
 
 import pytest
 import websockets
@@ -246,6 +247,12 @@ async def test_drain_cuts_an_answer_at_the_deadline() -> None:
         assert await client.closed() == 1012
 
 
+def open_files() -> int:
+    """File descriptors of this process, where the system lists them."""
+    folder = Path("/proc/self/fd")
+    return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+
+
 async def test_connecting_and_vanishing_leaves_nothing_behind(server: RunningServer) -> None:
     async def cycle(number: int) -> None:
         async with connected(server) as client:
@@ -259,10 +266,12 @@ async def test_connecting_and_vanishing_leaves_nothing_behind(server: RunningSer
     await eventually(lambda: not server.gateway.sessions.all())
     await asyncio.sleep(0.3)
     base = len(asyncio.all_tasks())
+    descriptors = open_files()
     for start in range(0, 100, 5):
         await asyncio.gather(*(cycle(number) for number in range(start, start + 5)), return_exceptions=True)
     await eventually(lambda: not server.gateway.sessions.all())
     await eventually(lambda: len(asyncio.all_tasks()) <= base)
+    await eventually(lambda: open_files() <= descriptors)
     assert all(state.running == 0 for state in (await server.gateway.pool.health()).values())
     counts = server.gateway.sessions.registry.counts()
     assert counts.active == 0

@@ -185,6 +185,25 @@ def hoards(sctp: RTCSctpTransport) -> bool:
     return sctp._advertised_rwnd < -MAX_REASSEMBLY
 
 
+_AGENT = (
+    "_local_candidates_start",
+    "_local_candidates_end",
+    "_local_candidates",
+    "_protocols",
+    "_queue",
+    "_nominated",
+    "_remote_candidates",
+    "_check_list",
+    "_closing",
+    "_find_pair",
+    "check_start_task",
+    "data_received",
+    "local_username",
+    "local_password",
+    "remote_password",
+)
+
+
 def check() -> list[str]:
     """What of the hook points is not as we know it; empty when all is well."""
     problems: list[str] = []
@@ -197,7 +216,7 @@ def check() -> list[str]:
         return inspect.getsource(thing)
 
     agent = ice.Connection(ice_controlling=False)
-    for name in ["_local_candidates_start", "_local_candidates_end", "_local_candidates", "_protocols", "_queue", "_nominated", "_remote_candidates", "_check_list", "_closing", "_find_pair", "check_start_task", "data_received", "local_username", "local_password", "remote_password"]:
+    for name in _AGENT:
         need(f"aioice.ice.Connection.{name}", hasattr(agent, name))
     for name in ["connection_made", "connection_lost", "datagram_received", "transport", "transactions"]:
         need(f"aioice.ice.StunProtocol.{name}", name in source(ice.StunProtocol))

@@ -83,9 +83,7 @@ class WebRtcConnection:
         self.outbox = Outbox(
             max_samples=limits.playout_ms * SAMPLE_RATE // 1000, max_bytes=caps.outbox_bytes, max_events=caps.outbox_events
         )
-        self.channel = EventChannel(
-            self.outbox, max_buffered=limits.channel_buffer_bytes, received=self._received, gone=lambda: self.finish(1000, "The caller hung up.")
-        )
+        self.channel = EventChannel(self.outbox, max_buffered=limits.channel_buffer_bytes, received=self._received, gone=self._hung_up)
         self.peer = make_peer(PeerEvents(heard=self._heard, delivered=self._delivered, channel=self.channel.attach, life=self._life))
         self._max_message_size = max_message_size or LOCAL_MESSAGE_SIZE
         self._sidebands: list[Sideband] = []
@@ -93,6 +91,7 @@ class WebRtcConnection:
         self._transcript_timer: asyncio.TimerHandle | None = None
         self._finished = asyncio.Event()
         self._finish: tuple[int, str] | None = None
+        self._by_caller = False
         self._overflowed = False
         self._events = TokenBucket(caps.events_burst, caps.events_burst / caps.events_per_second)
         self._refusals = TokenBucket(1.0, 1.0)
@@ -174,7 +173,7 @@ class WebRtcConnection:
             (delta, epoch), self._transcript = self._transcript, None
             self._queue(_encode(delta), epoch)
 
-    # ---- what the peer tells ----------------------------------------------------------------------------------------
+    # ---- what the caller does ----------------------------------------------------------------------------------------
 
     def _heard(self, pcm: bytes) -> None:
         if self._feed is not None:
@@ -183,6 +182,10 @@ class WebRtcConnection:
     def _delivered(self, response_id: str, samples: int) -> None:
         if self._feed is not None:
             self._feed(AudioDelivered(response_id, samples))
+
+    def _hung_up(self) -> None:
+        self._by_caller = self._finish is None
+        self.finish(1000, "The caller hung up.")
 
     def _life(self, life: Life) -> None:
         """The sender stops taking audio from its queue by itself: the session, no longer relieved of it, stops making more."""
@@ -248,8 +251,9 @@ class WebRtcConnection:
                 return Closing(1006, CLOSED_BY.get(self.peer.reason, "failed"))
             if self._finish is None:
                 return Closing(1013, "slow_reader")
+            by = "client" if self._by_caller else "server"
             await self._flush()
-            return Closing(self._finish[0], "server" if self.channel.open or self._finish[0] != 1000 else "client")
+            return Closing(self._finish[0], by)
         finally:
             for task in (ended, finished):
                 task.cancel()

@@ -56,7 +56,7 @@ class ReceiveStats:
     filled_samples: int = 0
     """Silence heard while nothing came, at 24 kHz."""
     held_s: float = 0.0
-    """The longest that a packet has waited behind a gap since this was last reset."""
+    """The longest that a packet has waited behind a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,8 @@ class MediaReceiver:
         self._heard = heard
         self._red_type = red_type
         self._last_arrival: float | None = None
+        self._held_now = self._held_before = 0.0
+        self._held_since = 0.0
         self._restart(next(iter(decoders.values())))
 
     def _restart(self, decoder: TrackDecoder) -> None:
@@ -205,8 +207,11 @@ class MediaReceiver:
             self._frame = len(pcm) // 2
         self._lost_in_row = 0
         self._expected_timestamp = waiting.timestamp + self._units(len(pcm) // 2)
-        self.stats.held_s = max(self.stats.held_s, now - waiting.arrival)
-        self._give(pcm)
+        held = now - waiting.arrival
+        if held:
+            self.stats.held_s = max(self.stats.held_s, held)
+            self._held_now = max(self._held_now, held)
+        self._heard(pcm)
 
     def _skip_to(self, timestamp: int) -> None:
         """Fill the time between the last packet and this one when the sender left it out."""
@@ -247,12 +252,9 @@ class MediaReceiver:
                 self.stats.silent += 1
             self._lost_in_row += 1
             samples -= max(len(pcm) // 2, FRAME_SAMPLES // 8)
-            self._give(pcm)
+            self._heard(pcm)
         self._next = first
         self._expected_timestamp = following.timestamp
-
-    def _give(self, pcm: bytes) -> None:
-        self._heard(pcm)
 
     def _silence(self, samples: int) -> None:
         self.stats.filled_samples += samples
@@ -275,12 +277,19 @@ class MediaReceiver:
         if self.wait > WAIT_SHORTEST and now - self._reordered_at > WAIT_HALF_LIFE:
             self._reordered_at = now
             self.wait = max(WAIT_SHORTEST, self.wait / 2)
+        if now - self._held_since >= 1.0:
+            self._held_since, self._held_before, self._held_now = now, self._held_now, 0.0
         quiet = now - self._last_arrival
         if quiet > FILL_AFTER and not self._buffer and self._expected_timestamp is not None:
             due = int(min(quiet - FILL_AFTER, FILL_MOST) * SAMPLE_RATE) - self._filled
             if due >= FRAME_SAMPLES:
                 self._filled += due
                 self._silence(due)
+
+    @property
+    def held_s(self) -> float:
+        """The longest that a packet has waited behind a gap in the last one to two seconds."""
+        return max(self._held_now, self._held_before)
 
     # ---- reports ----------------------------------------------------------------------------------------------------
 

@@ -188,6 +188,11 @@ class Peer:
         if self._life is Life.SUSPECT:
             self._set_life(Life.ALIVE)
 
+    @property
+    def life(self) -> Life:
+        """Whether the caller is there."""
+        return self._life
+
     def _watch_life(self) -> None:
         now = self._clock()
         state = self._liveness.state(now)

@@ -27,6 +27,8 @@ class Ticker:
         self._timer: asyncio.TimerHandle | None = None
         self._slot = 0
         """The slot whose turn is next, counted from the clock's zero: slot k is due at k * PERIOD / PHASES."""
+        self._armed = 0
+        """The slot that the timer waits for."""
         self._numbers = 0
         self.lateness = 0.0
         """Seconds: a moving average of how late ticks are."""
@@ -70,6 +72,7 @@ class Ticker:
             self._timer = None
         for slot in range(self._slot, self._slot + PHASES):
             if self._phases[slot % PHASES]:
+                self._armed = slot
                 delay = max(0.0, slot * (PERIOD / PHASES) - self._clock())
                 self._timer = asyncio.get_running_loop().call_later(delay, self._due)
                 return
@@ -80,10 +83,10 @@ class Ticker:
         step = PERIOD / PHASES
         now = self._clock()
         last = int(now / step + 1e-6)
-        self.missed += max(0, (last - self._slot) // PHASES)
-        late = now - self._slot * step
+        late = max(0.0, now - self._armed * step)
         self.lateness += (late - self.lateness) / 64
         self.worst = max(self.worst, late)
+        self.missed += max(0, (last - self._armed) // PHASES)
         for slot in range(max(self._slot, last + 1 - PHASES), last + 1):
             missed = (slot - self._slot) // PHASES
             for tick in list(self._phases[slot % PHASES].values()):

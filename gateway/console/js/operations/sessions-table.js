@@ -44,7 +44,7 @@ const ABOUT = {
 };
 
 class Row {
-  #cells = Object.fromEntries(["state", "age", "model", "epoch", "outbox", "behind"].map((name) => [name, el("td", { class: name })]));
+  #cells = Object.fromEntries(["state", "age", "model", "epoch", "outbox", "behind"].map((name) => [name, el("td", name === "model" ? {} : { class: "number" })]));
   #state = el("span", { class: "pill" });
   #turns = null;
   #details = null;

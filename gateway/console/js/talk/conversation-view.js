@@ -81,7 +81,8 @@ export class ConversationView {
     if (!row) return;
     row.element.dataset.state = line.state;
     row.element.classList.toggle("empty", !line.text.trim());
-    const end = line.kept ?? line.text.length;
+    const blank = line.kept === null ? 0 : line.text.slice(line.kept).match(/^\s*/)[0].length;
+    const end = (line.kept ?? line.text.length) + blank;
     const heard = line.kept === null ? this.#heardSoFar(line) : end;
     setText(row.heard, line.text.slice(0, Math.min(heard, end)));
     setText(row.coming, line.text.slice(Math.min(heard, end), end));

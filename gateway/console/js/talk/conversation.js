@@ -4,10 +4,11 @@
  * A line: what one side said in one item.
  * `text` is what was said, `kept` how many characters of it were heard (null: all), `heardMs` where it was cut;
  * `state` is listening (the user speaks), writing (text still comes), done or failed; `speech` tells spoken from written;
- * `marks` are the positions [characters, ms] in the assistant's audio at which pieces of text begin.
+ * `marks` are the positions [characters, ms] in the assistant's audio at which pieces of text begin, `audioMs` is the audio that has
+ * come, `whole` says that no more will.
  */
 function newLine(id, role, at) {
-  return { id, role, at, text: "", kept: null, heardMs: null, state: "writing", speech: false, responseId: null, note: "", audioMs: 0, marks: [] };
+  return { id, role, at, text: "", kept: null, heardMs: null, state: "writing", speech: false, responseId: null, note: "", audioMs: 0, whole: false, marks: [] };
 }
 
 export class Conversation {
@@ -70,15 +71,19 @@ export function heardLength(said, kept) {
   return at;
 }
 
+const SPOKEN = 15; // characters a second, for a piece whose audio has not all come (or travels on a track, where nobody counts it)
+
 /** How many characters had begun to be spoken `ms` into an answer's audio: between two marks evenly. Ends with a whole word. */
 export function lengthAt(line, ms) {
   if (ms <= 0) return 0;
-  const marks = [...line.marks, [line.text.length, line.audioMs]];
+  const [begun, at] = line.marks.at(-1) ?? [0, 0];
+  const end = line.whole && line.audioMs ? line.audioMs : Math.max(line.audioMs, at + ((line.text.length - begun) * 1000) / SPOKEN);
+  const marks = [...line.marks, [line.text.length, end]];
   const next = marks.findIndex(([, start]) => start > ms);
   if (next < 0) return line.text.length;
   const [from, start] = next > 0 ? marks[next - 1] : [0, 0];
-  const [to, end] = marks[next];
-  const length = from + Math.round(((to - from) * (ms - start)) / (end - start));
+  const [to, stop] = marks[next];
+  const length = from + Math.round(((to - from) * (ms - start)) / (stop - start));
   const word = line.text.slice(length).match(/^\S*/)[0];
   return length === from ? from : length + word.length;
 }
@@ -94,6 +99,7 @@ function ended(conversation, responseId, status, details) {
   for (const line of conversation.lines) {
     if (line.responseId !== responseId) continue;
     line.state = status === "failed" ? "failed" : "done";
+    line.whole = status === "completed";
     if (status === "failed") line.note = details?.error?.message ?? "The answer failed.";
     if (status === "incomplete") line.note = "Cut off at the token limit.";
     conversation.touch(line);
@@ -156,7 +162,7 @@ const HANDLERS = {
   "response.output_audio_transcript.delta"(conversation, event, at) {
     const line = answer(conversation, event, at);
     line.speech = true;
-    line.marks.push([line.text.length, line.audioMs]);
+    if (!line.marks.length || line.audioMs > line.marks.at(-1)[1]) line.marks.push([line.text.length, line.audioMs]);
     line.text += event.delta;
   },
   "response.output_audio.delta"(conversation, event, at) {
@@ -179,7 +185,7 @@ const HANDLERS = {
     if (!line) return;
     line.heardMs = event.audio_end_ms;
     // A good guess until the server has said what it keeps.
-    if (line.kept === null && line.audioMs > 0) line.kept = lengthAt(line, event.audio_end_ms);
+    if (line.kept === null && line.text) line.kept = lengthAt(line, event.audio_end_ms);
     conversation.touch(line);
   },
   "conversation.item.retrieved"(conversation, event) {

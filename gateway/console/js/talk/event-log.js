@@ -4,7 +4,7 @@ export const LIMIT = 1000;
 
 const AUDIO = new Set(["input_audio_buffer.append", "response.output_audio.delta"]);
 
-/** Bounded: the oldest entries go first. Audio events that follow each other are one entry with a count. */
+/** Bounded: the oldest entries go first. Audio events between two others are one entry a direction, with a count. */
 export class EventLog {
   entries = [];
   paused = false;
@@ -17,16 +17,24 @@ export class EventLog {
       this.missed++;
       return null;
     }
-    const last = this.entries.at(-1);
-    if (AUDIO.has(event.type) && last?.event.type === event.type) {
-      last.count++;
-      last.event = event;
-      return last;
+    const running = AUDIO.has(event.type) ? this.#running(event.type) : null;
+    if (running) {
+      running.count++;
+      running.event = event;
+      return running;
     }
     const entry = { id: this.#next++, direction, at, event, count: 1, error: failed(event) };
     this.entries.push(entry);
     if (this.entries.length > LIMIT) this.entries.shift();
     return entry;
+  }
+
+  /** The entry of this kind in the stretch of nothing but audio that the log ends with. */
+  #running(type) {
+    for (let at = this.entries.length - 1; at >= 0 && AUDIO.has(this.entries[at].event.type); at--) {
+      if (this.entries[at].event.type === type) return this.entries[at];
+    }
+    return null;
   }
 
   clear() {

@@ -26,14 +26,14 @@ export class InspectorView {
     const refilter = () => this.#refilter();
     this.#filter.addEventListener("input", refilter);
     this.#direction.addEventListener("change", refilter);
-    const copyAll = el("button", { type: "button", title: "Copy the events shown, as JSON lines", onclick: () => this.#copyAll(copyAll) }, "Copy");
-    const clear = el("button", { type: "button", onclick: () => this.#clear() }, "Clear");
+    const copyAll = el("button", { type: "button", class: "quiet", title: "Copy the events shown, as JSON lines", onclick: () => this.#copyAll(copyAll) }, "Copy all");
+    const clear = el("button", { type: "button", class: "quiet", onclick: () => this.#clear() }, "Clear");
     this.element = el(
       "div",
       { class: "inspector" },
-      el("div", { class: "toolbar" }, this.#filter, this.#direction, this.#pause, copyAll, clear),
+      el("div", { class: "toolbar" }, this.#filter, this.#direction, this.#pause),
       this.#list,
-      this.#status,
+      el("footer", {}, this.#status, copyAll, clear),
     );
     this.render = onFrame(() => this.#render());
     this.render();
@@ -104,7 +104,7 @@ function makeRow(entry) {
       {},
       el("span", { class: "at" }, (entry.at / 1000).toFixed(2)),
       el("span", { class: "arrow", title: entry.direction, "aria-label": entry.direction }, entry.direction === "sent" ? "↑" : "↓"),
-      el("span", { class: "type" }, entry.event.type),
+      el("span", { class: "type", title: entry.event.type }, short(entry.event.type)),
       count,
       words,
     ),
@@ -116,6 +116,11 @@ function makeRow(entry) {
   };
   recount();
   return { element: el("li", { class: entry.error ? "event error" : `event ${entry.direction}` }, details), recount };
+}
+
+/** The longest names without what they all begin with. */
+function short(type) {
+  return type.length > 36 ? type.replace("conversation.item.", "…") : type;
 }
 
 function fill(body, entry) {

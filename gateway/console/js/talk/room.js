@@ -27,6 +27,7 @@ export function build(context) {
 
 class TalkRoom {
   element;
+  #serverState;
   #call = null;
   #attempt = null; // the AbortController of a call that is being set up
   #stream = null;
@@ -37,26 +38,34 @@ class TalkRoom {
   #turns = new TurnsView("Speak, and each turn's latency appears here.");
   #inspector = new InspectorView(this.#log);
   #transcript = new ConversationView(welcome());
+  #copyText = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#copy() }, "Copy transcript");
   #setup;
   #deck;
   #ticker = null;
 
   constructor({ serverState }) {
-    this.#setup = new Setup({ onchange: () => this.#reconfigure(), onserver: (error) => this.#serverSeen(error, serverState) });
+    this.#serverState = serverState;
+    this.#setup = new Setup({ onchange: () => this.#reconfigure(), onserver: (error) => this.#serverSeen(error) });
     this.#deck = new Deck({ toggle: () => (this.#call || this.#attempt ? this.#end() : this.#start()) }, this.#score.element);
-    const copyText = el("button", { type: "button", class: "quiet", onclick: () => this.#copy() }, "Copy transcript");
-    this.element = el(
+        this.element = el(
       "div",
       { class: "room talk", dataset: { panel: "conversation" } },
       el("h1", { class: "unseen" }, "Talk"),
       this.#tabs(),
       el("section", { class: "panel setup-panel", id: "panel-setup" }, el("h2", {}, "Setup"), this.#setup.element),
-      el("div", { class: "centre" }, this.#notices, el("section", { class: "panel conversation-panel", id: "panel-conversation" }, el("header", { class: "bar-head" }, this.#facts, copyText), this.#transcript.element), this.#deck.element),
+      el("div", { class: "centre" }, this.#notices, el("section", { class: "panel conversation-panel", id: "panel-conversation" }, el("header", { class: "bar-head" }, this.#facts, this.#copyText), this.#transcript.element), this.#deck.element),
       el("section", { class: "panel turns-panel", id: "panel-turns" }, el("h2", {}, "Turns"), this.#turns.element),
       el("section", { class: "panel events-panel", id: "panel-events" }, el("h2", {}, "Events"), this.#inspector.element),
     );
-    this.#setup.load();
+    this.#greet();
     this.#describe();
+  }
+
+  async #greet() {
+    const error = await this.#setup.load();
+    if (!error || error.status === 401) return; // the key's field says it
+    const { title, advice } = refusalProblem(error);
+    this.#notice("problem", title, advice, "server");
   }
 
   // ---- the call ----
@@ -109,12 +118,14 @@ class TalkRoom {
     }, 100);
     const track = this.#stream?.getAudioTracks()[0];
     if (track) track.onended = () => this.#notice("problem", "The microphone has gone.", "Plug it in again and start a new call, or go on by text.");
-    announce("Connected. Speak.");
+    this.#serverState("good", "Server ready");
+    announce(this.#stream ? "Connected. Speak." : "Connected. Write.");
     this.#describe();
   }
 
   #happened(call, event) {
     this.#transcript.render();
+    this.#copyText.hidden = !call.conversation.lines.length;
     if (event.type.startsWith("session.")) this.#describe();
     if (event.type === "error") this.#refused(event.error);
     if (event.type === "session.expiring") this.#notice("note", event.message, "Say or write something to keep it, or start a new call later.");
@@ -173,6 +184,7 @@ class TalkRoom {
 
   #fail(problem) {
     this.#notice("problem", problem.title, problem.advice, problem.code);
+    if (["lost", "unreachable", "draining"].includes(problem.code)) this.#setup.load();
     if (problem.code === "key") {
       this.#show("setup");
       this.#setup.focusKey();
@@ -186,14 +198,10 @@ class TalkRoom {
     while (this.#notices.childElementCount > 3) this.#notices.firstElementChild.remove();
   }
 
-  #serverSeen(error, serverState) {
-    if (!error) serverState("good", "Server ready");
-    else if (error.status === 401) serverState("busy", "Key needed");
-    else {
-      serverState("bad", error.status === 503 ? "Server not ready" : "No server");
-      const { title, advice } = refusalProblem(error);
-      this.#notice("problem", title, advice, "server");
-    }
+  #serverSeen(error) {
+    if (!error) this.#serverState("good", "Server ready");
+    else if (error.status === 401) this.#serverState("busy", "Key needed");
+    else this.#serverState("bad", error.status === 503 ? "Server not ready" : "No server");
   }
 
   #describe() {
@@ -227,8 +235,21 @@ class TalkRoom {
   }
 }
 
-/** Errors that come of two sides acting at once; they need no attention. */
-const HARMLESS = new Set(["response_cancel_not_active", "conversation_already_has_active_response", "item_retrieve_invalid_item_id", "item_truncate_invalid_item_id"]);
+/**
+ * Errors that need no notice: those of two sides acting at once, those that say why the connection is about to close, and that of
+ * an item which is too large for the data channel (the words are then counted by their times).
+ */
+const HARMLESS = new Set([
+  "event_too_large",
+  "session_ended",
+  "session_evicted",
+  "session_expired",
+  "server_draining",
+  "response_cancel_not_active",
+  "conversation_already_has_active_response",
+  "item_retrieve_invalid_item_id",
+  "item_truncate_invalid_item_id",
+]);
 
 function welcome() {
   return el(

@@ -28,9 +28,9 @@ export class WebSocketTransport {
     address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     if (model) address.searchParams.set("model", model);
     try {
-      transport.#player = await Player.start();
       transport.#socket = await open(address, key ? ["realtime", `openai-insecure-api-key.${key}`] : ["realtime"], signal);
       transport.#listen();
+      transport.#player = await Player.start();
       if (stream) transport.#capture = await Capture.start(stream, (samples, level) => transport.#heard(samples, level));
     } catch (error) {
       await transport.close();
@@ -63,7 +63,7 @@ export class WebSocketTransport {
   }
 
   get playing() {
-    return this.#player.playing;
+    return this.#player?.playing ?? false;
   }
 
   levels() {
