@@ -210,7 +210,7 @@ class Conductor:
             return
         if len(data) > MAX_EVENT_BYTES:
             # The session keeps its events small; this is the wall behind it.
-            log.error("event too large", session=self.session.id, event=type(send.event).__name__, bytes=len(data))
+            log.error("event too large", session=self.session.id, type=type(send.event).__name__, bytes=len(data))
             self.figures.crashed("event_size")
             return
         self._connection.send(data, epoch=send.epoch, samples=send.samples, response_id=send.response_id)

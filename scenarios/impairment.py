@@ -8,6 +8,7 @@ packet by packet.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -31,6 +32,8 @@ ANSWER = "This answer is only a tone, and it goes on for a good while, so that t
 HEARD_AIM = 99.5
 HELD_AIM_MS = 60.0
 FREED_AIM_S = 15.0
+POLL = 0.25
+"""Seconds by which the end of a call may be noticed late: the poll's interval and the answer's time on a busy machine."""
 MEMORY_AIM_MB = 2.0
 
 
@@ -169,7 +172,7 @@ def _loud(caller: MediaCaller) -> list[tuple[float, bool]]:
 
 async def _clear(setting: Setting, server: Server, report: Report) -> None:
     """How soon the track is silent after output_audio_buffer.clear, and whether a clean track is even."""
-    worst, gaps = 0.0, 0.0
+    worst, gaps, packets = 0.0, 0.0, 0
     for _ in range(5):
         link = ImpairedLink()
         caller = await _call(setting, server, link)
@@ -182,14 +185,15 @@ async def _clear(setting: Setting, server: Server, report: Report) -> None:
         await asyncio.sleep(0.5)
         heard = [at for at, loud in _loud(caller) if loud]
         worst = max(worst, heard[-1] - cleared)
-        gaps = max(gaps, max(b - a for a, b in zip(heard, heard[1:], strict=False)))
-        steps = {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in zip(caller.arrivals, caller.arrivals[1:], strict=False)}
+        packets = max(packets, sum(at > cleared for at in heard))
+        gaps = max(gaps, max(b - a for a, b in itertools.pairwise(heard)))
+        steps = {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(caller.arrivals)}
         assert all(step % 960 == 0 for step in steps), f"the track's time does not step evenly: {steps}"
         await caller.close()
         link.close()
-    value = f"{max(0.0, worst) * 1000:.0f} ms"
+    value = f"{packets} packets, {max(0.0, worst) * 1000:.0f} ms"
     note = f"worst of 5, after output_audio_buffer.cleared came; widest gap between packets {gaps * 1000:.0f} ms"
-    _note(report, "speech after a clear", value, "<= 25 ms (one frame)", worst <= 0.025, note)
+    _note(report, "speech after a clear", value, "<= 1 packet (the fade)", packets <= 1, note)
 
 
 async def _rebinding(setting: Setting, server: Server, report: Report) -> None:
@@ -200,14 +204,14 @@ async def _rebinding(setting: Setting, server: Server, report: Report) -> None:
     await caller.wait_for("response.content_part.added")
     frames = speech()
     await keep_talking([caller], frames, time.monotonic() + 1)
+    moved = time.monotonic()
     await link.rebind()
     await keep_talking([caller], frames, time.monotonic() + 2)
     state = await _state(setting, server, caller)
     lost = state["received"]["lost"] if state is not None else -1
-    times = [a.at for a in caller.arrivals]
-    gap = max((b - a for a, b in zip(times, times[1:], strict=False)), default=9.0)
-    met = state is not None and lost <= 1 and gap < 0.5
-    _note(report, "a NAT's new port", f"{lost} lost, {gap * 1000:.0f} ms gap", "<= 1 lost, gap < 500 ms", met)
+    gap = next((a.at for a in caller.arrivals if a.at > moved + 0.005), moved + 9) - moved
+    met = state is not None and lost <= 1 and gap < 0.2
+    _note(report, "a NAT's new port", f"{lost} lost, {gap * 1000:.0f} ms gap", "<= 1 lost, gap < 200 ms", met)
     await caller.close()
     link.close()
 
@@ -220,7 +224,7 @@ async def _until_freed(setting: Setting, server: Server, caller: MediaCaller, pa
     while time.monotonic() < began + patience:
         if await _state(setting, server, caller) is None:
             break
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
     return time.monotonic() - began
 
 
@@ -231,13 +235,12 @@ async def _gone(setting: Setting, server: Server, report: Report) -> None:
     await keep_talking([caller], speech(), time.monotonic() + 0.5)
     absent, nowhere = MediaCaller(), ImpairedLink(up=Impairment(blackout=True))
     waiting = asyncio.create_task(absent.connect(server.url, model=MODEL, api_key=setting.api_key, rewrite=nowhere.rewrite, timeout=30))
-    while not absent.call_id:
+    while not absent.call_id:  # noqa: ASYNC110 - set on the way to connecting
         await asyncio.sleep(0.01)
     vanishing.up = vanishing.down = Impairment(blackout=True)
     freed = await asyncio.gather(*(_until_freed(setting, server, one) for one in (caller, absent)))
     for name, seconds in zip(("a vanished caller", "a no-show"), freed, strict=True):
-        # A poll's interval of tolerance.
-        _note(report, f"{name} is freed after", f"{seconds:.1f} s", f"<= {FREED_AIM_S:g} s", seconds <= FREED_AIM_S + 0.1)
+        _note(report, f"{name} is freed after", f"{seconds:.1f} s", f"<= {FREED_AIM_S:g} s", seconds <= FREED_AIM_S + POLL)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await asyncio.gather(caller.close(), absent.close())
@@ -264,7 +267,7 @@ async def _cycles(setting: Setting, server: Server, report: Report) -> None:
         await asyncio.sleep(1.0)
 
     frames = speech(1.0)
-    await rounds(60)
+    await rounds(100)
     before = measure(server.pid)
     await rounds(200)
     after = measure(server.pid)

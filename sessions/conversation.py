@@ -22,7 +22,7 @@ class Conversation:
         self._max_items = max_items
         self._max_audio = max_audio
         self.grown = False
-        """Whether an item came in since the last `overflow`."""
+        """Whether an item, or the audio of an answer, came in since the last `overflow`."""
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)

@@ -267,6 +267,7 @@ class ResponseCoordinator:
     def _ended(self, response: Response, now: float) -> None:
         del self._live[response.id]
         self._waiting.pop(response.id, None)
+        self._conversation.grown = True
         if response.turn_item_id is not None:
             self._emit.command(TurnMark(response.turn_item_id, "response_done", now, response.id))
         if response is not self.current:

@@ -132,11 +132,14 @@ class Session:
                 self._hear(event.pcm, now)
             case events.SpeechScored():
                 self._listener.scored(event, now)
-            case events.ResponseAudio() | events.ResponseText() | events.ResponseToolCall():
+            case (
+                events.ResponseAudio()
+                | events.ResponseText()
+                | events.ResponseToolCall()
+                | events.ResponseEnded()
+                | events.ResponseFailed()
+            ):
                 self._coordinator.chunk(event, now)
-            case events.ResponseEnded() | events.ResponseFailed():
-                self._coordinator.chunk(event, now)
-                self._conversation.grown = True
             case events.AudioDelivered():
                 self._coordinator.delivered(event.response_id, event.samples, now)
             case events.Tick():

@@ -362,7 +362,8 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(session.conversation) <= LIMITS.max_items + 1
         kept = sum(item.audio_bytes for item in session.conversation)
         newest = max((item.audio_bytes for item in session.conversation), default=0)
-        assert kept <= LIMITS.item_audio_ms * RATE // 1000 * 2 + newest
+        current = session._coordinator.current
+        assert kept <= LIMITS.item_audio_ms * RATE // 1000 * 2 + (newest if current is not None else 0)
         assert len(listener._transcripts._requests) <= LIMITS.max_items + 8
         assert len(listener._transcripts._items) <= LIMITS.max_items + 8
         assert len(session._coordinator._live) <= LIMITS.max_responses

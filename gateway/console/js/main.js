@@ -22,7 +22,11 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   document.title = room === ROOMS[0] ? "Antiphon" : `${room.title} · Antiphon`;
-  if (!built.has(room.name)) built.set(room.name, room.load().then((module) => module.build({ serverState })));
+  if (!built.has(room.name))
+    built.set(
+      room.name,
+      room.load().then((module) => module.build({ serverState })),
+    );
   const view = await built.get(room.name);
   if (room !== current) return; // the visitor has moved on meanwhile
   for (const other of main.querySelectorAll(":scope > [data-room]")) {
@@ -45,9 +49,9 @@ function serverState(kind, text) {
   setText(place, text);
 }
 
-document.getElementById("rooms").append(
-  ...ROOMS.map((room) => el("a", { href: `#/${room.name}`, dataset: { room: room.name } }, room.title)),
-);
+document
+  .getElementById("rooms")
+  .append(...ROOMS.map((room) => el("a", { href: `#/${room.name}`, dataset: { room: room.name } }, room.title)));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the hash belongs to the rooms
   main.focus();

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....codecs.pcm import SAMPLE_RATE
 from .rtcp import ReceptionStatistics, ReportBlock, SenderReport
@@ -59,8 +60,7 @@ class ReceiveStats:
     """The longest that a packet has waited behind a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     payload: bytes
     timestamp: int
     arrival: float
@@ -127,6 +127,9 @@ class MediaReceiver:
         self._reception.packet(sequence, timestamp, now)
         if self._next is None:
             self._next = sequence
+        if sequence == self._next and not self._buffer:
+            self._play(_Waiting(payload, timestamp, now), now)
+            return
         for block in older:
             self._redundant(sequence, timestamp, block.offset, block.payload, block.payload_type, now)
         self._store(sequence, timestamp, payload, now)

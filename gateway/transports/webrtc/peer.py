@@ -58,6 +58,7 @@ class Peer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._offer = offer
+        self._hears, self._speaks = offer.sends, offer.receives
         self._mux = mux
         self._ticker = ticker
         self._limits = limits
@@ -175,7 +176,7 @@ class Peer:
         if plain is None:
             return False
         packet = rtp.parse(plain)
-        if packet is not None and self._offer.sends:
+        if packet is not None and self._hears:
             known = self.receiver.ssrc
             self.receiver.packet(packet, now)
             if self.receiver.ssrc != known and self.receiver.ssrc is not None:
@@ -211,7 +212,7 @@ class Peer:
 
     def _tick(self, now: float, missed: int) -> None:
         self.receiver.tick(now)
-        if self._offer.receives:
+        if self._speaks:
             self.sender.tick(now, missed)
         self._ticks += 1 + missed
         if self._ticks >= REPORT_TICKS:
@@ -256,7 +257,7 @@ class Peer:
         """Say goodbye and let go of everything, in bounded time. May be called twice."""
         if self._closed:
             return
-        if self._offer.receives and self.sender.stats.packets:
+        if self._speaks and self.sender.stats.packets:
             self._send_rtcp(rtcp.build_bye(self.sender.ssrc, self._cname))
         self._closed = True
         self._end("closed")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 HEADER = struct.Struct("!BBHII")
 MARKER = 0x80
 _EXTENSION = struct.Struct("!HH")
 
 
-@dataclass(frozen=True, slots=True)
-class RtpPacket:
+class RtpPacket(NamedTuple):
     """A packet's header fields and payload. `sequence` has 16 bits, `timestamp` and `ssrc` 32."""
 
     payload_type: int

@@ -1,6 +1,6 @@
 """One clock of 20 ms for every call of a process, on absolute deadlines.
 
-Calls are spread over ten phases of 2 ms, so that their encoding does not fall together. A tick that comes late is served
+Calls are spread over five phases of 4 ms, so that their encoding does not fall together. A tick that comes late is served
 late; ticks that were missed altogether are reported, not made up for.
 """
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 PERIOD = 0.020
-PHASES = 10
+PHASES = 5
 
 Tick = Callable[[float, int], None]
 """Called with the time (seconds, monotonic) and how many ticks before this one were missed."""

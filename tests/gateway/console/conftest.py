@@ -77,7 +77,12 @@ def console(tmp_path: Path) -> OpenConsole:
 
     @asynccontextmanager
     async def open_console(
-        url: str, *, microphone: bytes | str | None = b"", query: str = "model=tone&transport=websocket", expect: tuple[str, ...] = (), **options: Any
+        url: str,
+        *,
+        microphone: bytes | str | None = b"",
+        query: str = "model=tone&transport=websocket",
+        expect: tuple[str, ...] = (),
+        **options: Any,
     ) -> AsyncIterator[Console]:
         flags = list(FLAGS)
         if isinstance(microphone, bytes):
@@ -97,7 +102,9 @@ def console(tmp_path: Path) -> OpenConsole:
             page.on("pageerror", lambda error: it.faults.append(str(error)))
             page.on("request", lambda request: it.requests.append(request.url))
             if microphone is None:
-                await page.add_init_script("navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('none', 'NotFoundError') }")
+                await page.add_init_script(
+                    "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('none', 'NotFoundError') }"
+                )
             await page.goto(f"{url}/?{query}")
             await page.locator("#server[data-kind]").wait_for()
             yield it

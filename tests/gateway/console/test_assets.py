@@ -72,4 +72,6 @@ def test_every_file_of_the_folder_is_of_a_known_type() -> None:
 
 def test_nothing_parses_text_as_html() -> None:
     for path in FOLDER.rglob("*.js"):
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", path.read_text(encoding="utf-8")), path.name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", path.read_text(encoding="utf-8")), (
+            path.name
+        )

@@ -8,25 +8,30 @@ from antiphon.tests.gateway.conftest import RunningServer
 
 from .conftest import OpenConsole
 
+
+def item(id: str, role: str, **part: Any) -> dict[str, Any]:
+    return {"id": id, "type": "message", "role": role, "content": [part] if part else []}
+
+
+SPOKEN = {"response_id": "r1", "item_id": "a1"}
 INTERRUPTED: list[dict[str, Any]] = [
     {"type": "input_audio_buffer.speech_started", "item_id": "u1", "audio_start_ms": 700},
     {"type": "conversation.item.input_audio_transcription.delta", "item_id": "u1", "delta": "Tell me "},
     {"type": "input_audio_buffer.speech_stopped", "item_id": "u1", "audio_end_ms": 2500},
     {"type": "input_audio_buffer.committed", "item_id": "u1", "previous_item_id": None},
-    {"type": "conversation.item.added", "previous_item_id": None, "item": {"id": "u1", "type": "message", "role": "user", "content": [{"type": "input_audio", "transcript": None}]}},
+    {"type": "conversation.item.added", "previous_item_id": None, "item": item("u1", "user", type="input_audio", transcript=None)},
     {"type": "conversation.item.input_audio_transcription.completed", "item_id": "u1", "transcript": "Tell me about Paris."},
     {"type": "response.created", "response": {"id": "r1", "status": "in_progress"}},
-    {"type": "conversation.item.added", "previous_item_id": "u1", "item": {"id": "a1", "type": "message", "role": "assistant", "content": []}},
-    {"type": "response.output_audio_transcript.delta", "response_id": "r1", "item_id": "a1", "delta": "Paris is old. "},
-    {"type": "response.output_audio.delta", "response_id": "r1", "item_id": "a1", "duration_ms": 1000},
-    {"type": "response.output_audio_transcript.delta", "response_id": "r1", "item_id": "a1", "delta": "It has a tower."},
-    {"type": "response.output_audio.delta", "response_id": "r1", "item_id": "a1", "duration_ms": 1000},
+    {"type": "conversation.item.added", "previous_item_id": "u1", "item": item("a1", "assistant")},
+    {"type": "response.output_audio_transcript.delta", **SPOKEN, "delta": "Paris is old. "},
+    {"type": "response.output_audio.delta", **SPOKEN, "duration_ms": 1000},
+    {"type": "response.output_audio_transcript.delta", **SPOKEN, "delta": "It has a tower."},
+    {"type": "response.output_audio.delta", **SPOKEN, "duration_ms": 1000},
     {"type": "input_audio_buffer.speech_started", "item_id": "u2", "audio_start_ms": 6000},
     {"type": "conversation.item.truncated", "item_id": "a1", "content_index": 0, "audio_end_ms": 1400},
-    {"type": "conversation.item.retrieved", "item": {"id": "a1", "type": "message", "role": "assistant", "content": [{"type": "output_audio", "transcript": "Paris is old. It has"}]}},
+    {"type": "conversation.item.retrieved", "item": item("a1", "assistant", type="output_audio", transcript="Paris is old. It has")},
     {"type": "response.done", "response": {"id": "r1", "status": "cancelled", "output": []}},
-]  # fmt: skip
-
+]
 
 
 async def test_the_conversation_reads_as_it_was_heard(server: RunningServer, console: OpenConsole) -> None:
@@ -59,10 +64,14 @@ async def test_the_conversation_reads_as_it_was_heard(server: RunningServer, con
         guessed = (await lines(INTERRUPTED[:-2]))[1]
         assert guessed["text"][: guessed["kept"]] == "Paris is old. It has", "before the server says, the words are counted by their times"
 
-        unheard = (await lines([*INTERRUPTED[:13], {"type": "conversation.item.truncated", "item_id": "a1", "content_index": 0, "audio_end_ms": 0}]))[1]
+        unheard = (
+            await lines(
+                [*INTERRUPTED[:13], {"type": "conversation.item.truncated", "item_id": "a1", "content_index": 0, "audio_end_ms": 0}]
+            )
+        )[1]
         assert unheard["kept"] == 0
 
-        late = {"type": "conversation.item.added", "previous_item_id": "u1", "item": {"id": "between", "type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}}  # fmt: skip
+        late = {"type": "conversation.item.added", "previous_item_id": "u1", "item": item("between", "user", type="input_text", text="hi")}
         assert [line["id"] for line in await lines([*INTERRUPTED, late])] == ["u1", "between", "a1", "u2"]
 
 
@@ -72,8 +81,10 @@ async def test_a_turn_is_timed_by_the_browser_until_the_server_tells(server: Run
         const timings = new Timings();
         events.forEach((event, index) => timings.apply(event, index * 100, { silence_duration_ms: 50 }));
         const browser = { parts: segments(timings.turns[0]), total: total(timings.turns[0]), status: timings.turns[0].status };
-        timings.learn({ turns: [{ item_id: "u1", marks_ms: { committed: 520, transcript_ready: 480, first_audio: 900 }, stages_ms: { chat: { first: 700 } } }, { item_id: "unknown", marks_ms: {} }] });
-        return { browser, server: segments(timings.turns[0]), total: total(timings.turns[0]), turns: timings.turns.length, median: [median([]), median([3, 1, 2]), median([1, 2])] };
+        const marks_ms = { committed: 520, transcript_ready: 480, first_audio: 900 };
+        timings.learn({ turns: [{ item_id: "u1", marks_ms, stages_ms: { chat: { first: 700 } } }, { item_id: "unknown", marks_ms: {} }] });
+        const medians = [median([]), median([3, 1, 2]), median([1, 2])];
+        return { browser, server: segments(timings.turns[0]), total: total(timings.turns[0]), turns: timings.turns.length, medians };
     }"""
     async with console(server.url) as it:
         made = await it.page.evaluate(script, INTERRUPTED)
@@ -90,7 +101,7 @@ async def test_a_turn_is_timed_by_the_browser_until_the_server_tells(server: Run
         {"name": "text", "from": 520, "to": 700},
         {"name": "audio", "from": 700, "to": 900},
     ]
-    assert (made["total"], made["turns"], made["median"]) == (900, 1, [None, 2, 1.5])
+    assert (made["total"], made["turns"], made["medians"]) == (900, 1, [None, 2, 1.5])
 
 
 async def test_the_event_log_is_bounded_counts_audio_and_filters(server: RunningServer, console: OpenConsole) -> None:
@@ -109,7 +120,8 @@ async def test_the_event_log_is_bounded_counts_audio_and_filters(server: Running
         const shown = (typed, direction) => log.shown(matcher(typed, direction)).map((entry) => `${entry.event.type}×${entry.count}`);
         log.paused = true;
         log.add("sent", { type: "response.create" }, 22);
-        return { bound, all: shown(""), without: shown("-audio"), errors: shown("", "errors"), sent: shown("append", "sent"), id: shown("R7 delta"), missed: log.missed };
+        const [errors, sent] = [shown("", "errors"), shown("append", "sent")];
+        return { bound, all: shown(""), without: shown("-audio"), errors, sent, id: shown("R7 delta"), missed: log.missed };
     }"""
     async with console(server.url) as it:
         made = await it.page.evaluate(script)
@@ -188,7 +200,8 @@ async def test_words_are_counted_at_the_usual_pace_where_audio_travels_on_a_trac
     script = """async () => {
         const { Conversation } = await import("/console/js/talk/conversation.js");
         const made = new Conversation();
-        for (const delta of ["Paris is old. ", "It has a tower."]) made.apply({ type: "response.output_audio_transcript.delta", response_id: "r", item_id: "a", delta }, 0);
+        const place = { type: "response.output_audio_transcript.delta", response_id: "r", item_id: "a" };
+        for (const delta of ["Paris is old. ", "It has a tower."]) made.apply({ ...place, delta }, 0);
         made.apply({ type: "response.done", response: { id: "r", status: "completed" } }, 1);
         made.apply({ type: "conversation.item.truncated", item_id: "a", audio_end_ms: 1100 }, 2);
         return made.lines[0].text.slice(0, made.lines[0].kept);

@@ -43,14 +43,16 @@ async def test_the_server_drains_before_one_connects(console: OpenConsole) -> No
     async with serving() as server, console(server.url, expect=REFUSED) as it:
         server.gateway.draining = True
         await it.page.get_by_role("button", name="Start talking").click()
-        await expect(it.page.locator(".notice")).to_contain_text("shutting down and takes no new calls. If it restarts, connect again in 5 seconds.")
+        await expect(it.page.locator(".notice")).to_contain_text(
+            "shutting down and takes no new calls. If it restarts, connect again in 5 seconds."
+        )
 
 
 async def test_an_operator_ends_the_call(console: OpenConsole) -> None:
     async with serving() as server, console(server.url) as it:
         await it.start()
         await it.page.get_by_role("link", name="Operations").click()
-        await it.page.get_by_role("button", name="End", exact=True).last.click()
+        await it.page.locator(".sessions").get_by_role("button", name="End", exact=True).click()
         await it.page.get_by_role("button", name="Really end?").click()
         await expect(it.page.get_by_text("Nobody is talking right now.")).to_be_visible(timeout=5_000)
         await it.page.get_by_role("link", name="Talk").click()
@@ -70,7 +72,9 @@ async def test_without_webrtc_it_falls_back_and_says_so(console: OpenConsole, st
     async with serving() as server, console(server.url, query="model=tone", expect=REFUSED) as it:
         await it.page.route("**/v1/realtime/calls*", lambda route: route.fulfill(status=status, body="{}"))
         await it.start()
-        await expect(it.page.locator(".notice.note")).to_contain_text("This server takes no WebRTC calls. The call uses the WebSocket instead.")
+        await expect(it.page.locator(".notice.note")).to_contain_text(
+            "This server takes no WebRTC calls. The call uses the WebSocket instead."
+        )
         await expect(it.page.locator(".facts")).to_contain_text("WebSocket")
 
 

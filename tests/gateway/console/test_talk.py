@@ -25,7 +25,9 @@ async def test_it_talks_and_is_answered(server: RunningServer, console: OpenCons
         await expect(it.page.locator(".state")).to_have_text("Listening", timeout=10_000)
         sent = await it.events("append")
         assert set(sent) == {"input_audio_buffer.append"}
-        assert all(request.startswith((server.url, "ws:", "blob:", "data:")) for request in it.requests), "nothing is asked of other servers"
+        assert all(request.startswith((server.url, "ws:", "blob:", "data:")) for request in it.requests), (
+            "nothing is asked of other servers"
+        )
         await it.page.get_by_role("button", name="End", exact=True).click()
         await expect(it.page.locator(".state")).to_have_text("Not connected")
     assert not server.gateway.sessions.all() or server.gateway.sessions.all()[0].conductor.session.closed
@@ -74,7 +76,9 @@ async def test_push_to_talk_with_the_space_bar(server: RunningServer, console: O
         await it.page.wait_for_timeout(1200)
         await it.page.keyboard.up("Space")
         await expect(it.page.locator(".line.assistant .said")).to_contain_text("utterance number 1", timeout=10_000)
-        types = [each for each in await it.events("") if each in ("input_audio_buffer.append", "input_audio_buffer.commit", "response.create")]
+        types = [
+            each for each in await it.events("") if each in ("input_audio_buffer.append", "input_audio_buffer.commit", "response.create")
+        ]
         assert types == ["input_audio_buffer.append", "input_audio_buffer.commit", "response.create"]
 
 

@@ -27,7 +27,12 @@ export class Capture {
     try {
       await context.audioWorklet.addModule("/console/js/audio/capture-worklet.js");
       await context.resume();
-      const node = new AudioWorkletNode(context, "antiphon-capture", { numberOfInputs: 1, numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
+      const node = new AudioWorkletNode(context, "antiphon-capture", {
+        numberOfInputs: 1,
+        numberOfOutputs: 0,
+        channelCount: 1,
+        channelCountMode: "explicit",
+      });
       node.port.onmessage = ({ data }) => onblock(data.samples, data.level);
       source.connect(node);
       capture.#node = node;

@@ -13,7 +13,11 @@ export class EnginesTable {
 
   constructor() {
     const head = COLUMNS.map((title) => el("th", { scope: "col" }, title));
-    this.element = el("div", { class: "wide" }, el("table", { class: "engines" }, el("caption", { class: "unseen" }, "Engines"), el("thead", {}, el("tr", {}, ...head)), this.#body));
+    this.element = el(
+      "div",
+      { class: "wide" },
+      el("table", { class: "engines" }, el("caption", { class: "unseen" }, "Engines"), el("thead", {}, el("tr", {}, ...head)), this.#body),
+    );
   }
 
   /** `engines`: the replicas of `/health` by name. */
@@ -45,7 +49,17 @@ class Row {
   #history = [];
 
   constructor(name) {
-    this.element = el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, this.#health), this.#running, this.#waiting, this.#step, el("td", { class: "load" }, this.#picture), this.#notes);
+    this.element = el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, name),
+      el("td", {}, this.#health),
+      this.#running,
+      this.#waiting,
+      this.#step,
+      el("td", { class: "load" }, this.#picture),
+      this.#notes,
+    );
   }
 
   show(health) {
@@ -54,7 +68,10 @@ class Row {
     setText(this.#running, String(health.running));
     setText(this.#waiting, String(health.waiting));
     this.#waiting.classList.toggle("queued", health.waiting > 0);
-    setText(this.#step, health.last_step_age === null ? "never" : `${health.last_step_age < 1 ? "<1 s" : duration(health.last_step_age)} ago`);
+    setText(
+      this.#step,
+      health.last_step_age === null ? "never" : `${health.last_step_age < 1 ? "<1 s" : duration(health.last_step_age)} ago`,
+    );
     setText(this.#notes, notes(health));
     this.#history.push(health.running + health.waiting);
     if (this.#history.length > KEPT) this.#history.shift();

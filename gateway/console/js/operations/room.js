@@ -18,7 +18,14 @@ class OperationsRoom {
   element;
   #serverState;
   #notice = el("p", { class: "notice problem", role: "alert", hidden: true });
-  #figures = { status: figure("Status"), sessions: figure("Sessions"), waiting: figure("Waiting room"), running: figure("Requests running"), queued: figure("Requests waiting"), version: figure("Version") };
+  #figures = {
+    status: figure("Status"),
+    sessions: figure("Sessions"),
+    waiting: figure("Waiting room"),
+    running: figure("Requests running"),
+    queued: figure("Requests waiting"),
+    version: figure("Version"),
+  };
   #sessions = new SessionsTable((id) => this.#end(id));
   #engines = new EnginesTable();
   #polling = new Polling(() => this.#look());
@@ -78,7 +85,8 @@ class OperationsRoom {
   }
 
   #failed(error) {
-    const { title, advice } = error instanceof ApiError ? refusalProblem(error) : { title: "The figures cannot be read.", advice: error.message };
+    const { title, advice } =
+      error instanceof ApiError ? refusalProblem(error) : { title: "The figures cannot be read.", advice: error.message };
     const again = error.status === 401 ? "" : ` Looking again in ${Math.round(this.#polling.pause / 1000)} s or later.`;
     this.#notice.replaceChildren(el("strong", {}, title), ` ${advice}${again}`);
     this.#notice.hidden = false;

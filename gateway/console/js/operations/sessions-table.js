@@ -17,8 +17,21 @@ export class SessionsTable {
   /** `end(sessionId)` ends a session. */
   constructor(end) {
     this.#end = end;
-    const head = COLUMNS.map((title) => el("th", { scope: "col", title: ABOUT[title] ?? null }, title || el("span", { class: "unseen" }, "Actions")));
-    this.element = el("div", { class: "wide" }, el("table", { class: "sessions" }, el("caption", { class: "unseen" }, "Sessions"), el("thead", {}, el("tr", {}, ...head)), this.#body), this.#empty);
+    const head = COLUMNS.map((title) =>
+      el("th", { scope: "col", title: ABOUT[title] ?? null }, title || el("span", { class: "unseen" }, "Actions")),
+    );
+    this.element = el(
+      "div",
+      { class: "wide" },
+      el(
+        "table",
+        { class: "sessions" },
+        el("caption", { class: "unseen" }, "Sessions"),
+        el("thead", {}, el("tr", {}, ...head)),
+        this.#body,
+      ),
+      this.#empty,
+    );
   }
 
   show(sessions, now = Date.now() / 1000) {
@@ -44,7 +57,9 @@ const ABOUT = {
 };
 
 class Row {
-  #cells = Object.fromEntries(["state", "age", "model", "epoch", "outbox", "behind"].map((name) => [name, el("td", name === "model" ? {} : { class: "number" })]));
+  #cells = Object.fromEntries(
+    ["state", "age", "model", "epoch", "outbox", "behind"].map((name) => [name, el("td", name === "model" ? {} : { class: "number" })]),
+  );
   #state = el("span", { class: "pill" });
   #turns = null;
   #details = null;
@@ -55,8 +70,22 @@ class Row {
   constructor(id, body, end) {
     this.#id = id;
     this.#cells.state.append(this.#state);
-    this.#toggle = el("button", { type: "button", class: "id", "aria-expanded": "false", title: "Show the last turns", onclick: () => this.#open() }, id);
-    this.#row = el("tr", {}, el("th", { scope: "row" }, this.#toggle), ...Object.values(this.#cells), el("td", { class: "act" }, ending(() => end(id))));
+    this.#toggle = el(
+      "button",
+      { type: "button", class: "id", "aria-expanded": "false", title: "Show the last turns", onclick: () => this.#open() },
+      id,
+    );
+    this.#row = el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, this.#toggle),
+      ...Object.values(this.#cells),
+      el(
+        "td",
+        { class: "act" },
+        ending(() => end(id)),
+      ),
+    );
     body.append(this.#row);
   }
 

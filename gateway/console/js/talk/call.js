@@ -86,7 +86,12 @@ export class Call extends Emitter {
   /** Write to the assistant; what it is saying gives way. */
   write(text) {
     this.#giveWay(true);
-    const item = { id: `item_console_${Date.now().toString(36)}_${++this.#written}`, type: "message", role: "user", content: [{ type: "input_text", text }] };
+    const item = {
+      id: `item_console_${Date.now().toString(36)}_${++this.#written}`,
+      type: "message",
+      role: "user",
+      content: [{ type: "input_text", text }],
+    };
     this.#transport.send({ type: "conversation.item.create", item });
     this.#transport.send({ type: "response.create" });
   }

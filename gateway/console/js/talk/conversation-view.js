@@ -20,7 +20,12 @@ export class ConversationView {
 
   constructor(welcome) {
     this.#welcome = welcome;
-    this.#scroller = el("div", { class: "scroller", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Transcript" }, welcome, this.#list);
+    this.#scroller = el(
+      "div",
+      { class: "scroller", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Transcript" },
+      welcome,
+      this.#list,
+    );
     this.#scroller.addEventListener("scroll", () => (this.#latest.hidden = this.#atEnd()));
     this.element = el("section", { class: "conversation", "aria-label": "Conversation" }, this.#scroller, this.#latest);
     this.render = onFrame(() => this.#render());
@@ -43,7 +48,10 @@ export class ConversationView {
   text() {
     return (this.#call?.conversation.lines ?? [])
       .filter((line) => line.text)
-      .map((line) => `${WHO[line.role] ?? line.role}: ${line.kept === null ? line.text : `${line.text.slice(0, line.kept)} [not heard: ${line.text.slice(line.kept).trim()}]`}`)
+      .map(
+        (line) =>
+          `${WHO[line.role] ?? line.role}: ${line.kept === null ? line.text : `${line.text.slice(0, line.kept)} [not heard: ${line.text.slice(line.kept).trim()}]`}`,
+      )
       .join("\n");
   }
 
@@ -150,7 +158,9 @@ function noteOf(line) {
   if (line.note) return line.note;
   const cut = line.kept !== null && line.kept < line.text.length;
   if (!cut) return "";
-  return line.heardMs ? `Interrupted after ${(line.heardMs / 1000).toFixed(1)} s; the struck words were not heard and are not remembered.` : "Interrupted; the struck words were not heard and are not remembered.";
+  return line.heardMs
+    ? `Interrupted after ${(line.heardMs / 1000).toFixed(1)} s; the struck words were not heard and are not remembered.`
+    : "Interrupted; the struck words were not heard and are not remembered.";
 }
 
 /** Time since the call began as m:ss. */

@@ -8,7 +8,21 @@
  * come, `whole` says that no more will.
  */
 function newLine(id, role, at) {
-  return { id, role, at, text: "", kept: null, heardMs: null, state: "writing", speech: false, responseId: null, note: "", audioMs: 0, whole: false, marks: [] };
+  return {
+    id,
+    role,
+    at,
+    text: "",
+    kept: null,
+    heardMs: null,
+    state: "writing",
+    speech: false,
+    responseId: null,
+    note: "",
+    audioMs: 0,
+    whole: false,
+    marks: [],
+  };
 }
 
 export class Conversation {

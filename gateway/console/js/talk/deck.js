@@ -15,12 +15,28 @@ export class Deck {
   element;
   #call = null;
   #actions;
-  #state = el("p", { class: "state", dataset: { state: "off" } }, el("span", { class: "dot", "aria-hidden": "true" }), el("span", { class: "words" }));
+  #state = el(
+    "p",
+    { class: "state", dataset: { state: "off" } },
+    el("span", { class: "dot", "aria-hidden": "true" }),
+    el("span", { class: "words" }),
+  );
   #connect = el("button", { type: "button", class: "primary", onclick: () => this.#actions.toggle() }, "Start talking");
-  #mute = el("button", { type: "button", class: "when-talking", "aria-pressed": "false", onclick: () => this.#toggleMute() }, "Mute", key("M"));
+  #mute = el(
+    "button",
+    { type: "button", class: "when-talking", "aria-pressed": "false", onclick: () => this.#toggleMute() },
+    "Mute",
+    key("M"),
+  );
   #hold = el("button", { type: "button", class: "hold" }, "Hold to talk", key("Space"));
   #interrupt = el("button", { type: "button", class: "when-talking", onclick: () => this.#call?.interrupt() }, "Interrupt", key("Esc"));
-  #text = el("input", { type: "text", placeholder: "Or write something", "aria-label": "Write to Antiphon", autocomplete: "off", enterkeyhint: "send" });
+  #text = el("input", {
+    type: "text",
+    placeholder: "Or write something",
+    "aria-label": "Write to Antiphon",
+    autocomplete: "off",
+    enterkeyhint: "send",
+  });
   #send = el("button", { type: "submit" }, "Send");
   #writing = el("form", { class: "writing", onsubmit: (event) => this.#write(event) }, this.#text, this.#send);
 
@@ -83,7 +99,8 @@ export class Deck {
   }
 
   #keyDown(event) {
-    if (!this.#call || event.ctrlKey || event.metaKey || event.altKey || !this.element.isConnected || this.element.closest("[hidden]")) return;
+    if (!this.#call || event.ctrlKey || event.metaKey || event.altKey || !this.element.isConnected || this.element.closest("[hidden]"))
+      return;
     if (event.key === "Escape" && !this.#interrupt.disabled) this.#call.interrupt();
     if (typing(event.target)) return;
     if (event.key.toLowerCase() === "m" && !this.#mute.hidden && !event.repeat) this.#toggleMute();

@@ -60,7 +60,8 @@ export function matcher(typed, direction = "all") {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   return (entry) => {
     if (direction === "errors" ? !entry.error : direction !== "all" && entry.direction !== direction) return false;
-    const text = `${entry.event.type} ${entry.event.item_id ?? entry.event.item?.id ?? ""} ${entry.event.response_id ?? entry.event.response?.id ?? ""}`.toLowerCase();
+    const text =
+      `${entry.event.type} ${entry.event.item_id ?? entry.event.item?.id ?? ""} ${entry.event.response_id ?? entry.event.response?.id ?? ""}`.toLowerCase();
     return words.every((word) => (word.length > 1 && word.startsWith("-") ? !text.includes(word.slice(1)) : text.includes(word)));
   };
 }

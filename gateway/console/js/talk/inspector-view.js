@@ -16,7 +16,13 @@ export class InspectorView {
   #rows = new Map(); // by the entry's id: what is on the page
   #list = el("ol", { class: "events", tabindex: "0", "aria-label": "Events" });
   #status = el("p", { class: "summary" });
-  #filter = el("input", { type: "search", class: "filter", placeholder: "Filter: response -audio", "aria-label": "Filter events by words; a minus leaves them out", spellcheck: "false" });
+  #filter = el("input", {
+    type: "search",
+    class: "filter",
+    placeholder: "Filter: response -audio",
+    "aria-label": "Filter events by words; a minus leaves them out",
+    spellcheck: "false",
+  });
   #direction = el("select", { "aria-label": "Which events" }, ...DIRECTIONS.map(([value, title]) => el("option", { value }, title)));
   #pause = el("button", { type: "button", "aria-pressed": "false", onclick: () => this.#toggle() }, "Pause");
   #matches = matcher("");
@@ -26,7 +32,11 @@ export class InspectorView {
     const refilter = () => this.#refilter();
     this.#filter.addEventListener("input", refilter);
     this.#direction.addEventListener("change", refilter);
-    const copyAll = el("button", { type: "button", class: "quiet", title: "Copy the events shown, as JSON lines", onclick: () => this.#copyAll(copyAll) }, "Copy all");
+    const copyAll = el(
+      "button",
+      { type: "button", class: "quiet", title: "Copy the events shown, as JSON lines", onclick: () => this.#copyAll(copyAll) },
+      "Copy all",
+    );
     const clear = el("button", { type: "button", class: "quiet", onclick: () => this.#clear() }, "Clear");
     this.element = el(
       "div",
@@ -87,7 +97,9 @@ export class InspectorView {
   }
 
   async #copyAll(button) {
-    const lines = this.#log.shown(this.#matches).map(({ direction, at, event }) => JSON.stringify({ direction, at_ms: Math.round(at), ...event }));
+    const lines = this.#log
+      .shown(this.#matches)
+      .map(({ direction, at, event }) => JSON.stringify({ direction, at_ms: Math.round(at), ...event }));
     await copied(button, lines.join("\n"));
   }
 }

@@ -9,6 +9,7 @@ import { ConversationView } from "./conversation-view.js";
 import { Deck } from "./deck.js";
 import { EventLog } from "./event-log.js";
 import { InspectorView } from "./inspector-view.js";
+import { Notices } from "./notices.js";
 import { ScoreView } from "./score-view.js";
 import { Setup } from "./setup.js";
 import { TurnsView } from "./turns-view.js";
@@ -33,7 +34,7 @@ class TalkRoom {
   #stream = null;
   #log = new EventLog();
   #score = new ScoreView();
-  #notices = el("div", { class: "notices", role: "alert" });
+  #notices = new Notices();
   #facts = el("p", { class: "facts" });
   #turns = new TurnsView("Speak, and each turn's latency appears here.");
   #inspector = new InspectorView(this.#log);
@@ -47,13 +48,24 @@ class TalkRoom {
     this.#serverState = serverState;
     this.#setup = new Setup({ onchange: () => this.#reconfigure(), onserver: (error) => this.#serverSeen(error) });
     this.#deck = new Deck({ toggle: () => (this.#call || this.#attempt ? this.#end() : this.#start()) }, this.#score.element);
-        this.element = el(
+    this.element = el(
       "div",
       { class: "room talk", dataset: { panel: "conversation" } },
       el("h1", { class: "unseen" }, "Talk"),
       this.#tabs(),
       el("section", { class: "panel setup-panel", id: "panel-setup" }, el("h2", {}, "Setup"), this.#setup.element),
-      el("div", { class: "centre" }, this.#notices, el("section", { class: "panel conversation-panel", id: "panel-conversation" }, el("header", { class: "bar-head" }, this.#facts, this.#copyText), this.#transcript.element), this.#deck.element),
+      el(
+        "div",
+        { class: "centre" },
+        this.#notices.element,
+        el(
+          "section",
+          { class: "panel conversation-panel", id: "panel-conversation" },
+          el("header", { class: "bar-head" }, this.#facts, this.#copyText),
+          this.#transcript.element,
+        ),
+        this.#deck.element,
+      ),
       el("section", { class: "panel turns-panel", id: "panel-turns" }, el("h2", {}, "Turns"), this.#turns.element),
       el("section", { class: "panel events-panel", id: "panel-events" }, el("h2", {}, "Events"), this.#inspector.element),
     );
@@ -65,14 +77,14 @@ class TalkRoom {
     const error = await this.#setup.load();
     if (!error || error.status === 401) return; // the key's field says it
     const { title, advice } = refusalProblem(error);
-    this.#notice("problem", title, advice, "server");
+    this.#notices.problem(title, advice, "server");
   }
 
   // ---- the call ----
 
   async #start() {
     const attempt = (this.#attempt = new AbortController());
-    this.#notices.replaceChildren();
+    this.#notices.clear();
     this.#show("conversation");
     const values = this.#setup.values;
     const call = new Call(this.#log);
@@ -83,7 +95,9 @@ class TalkRoom {
       this.#stream = values.useMicrophone ? await openMicrophone() : null;
       attempt.signal.throwIfAborted();
       this.#wire(call);
-      transport = await connect(values.choice, { ...values, stream: this.#stream, ...call.handlers, signal: attempt.signal }, (note) => this.#notice("note", note, ""));
+      transport = await connect(values.choice, { ...values, stream: this.#stream, ...call.handlers, signal: attempt.signal }, (note) =>
+        this.#notices.note(note),
+      );
       attempt.signal.throwIfAborted();
     } catch (error) {
       await transport?.close();
@@ -117,7 +131,8 @@ class TalkRoom {
       this.#deck.update();
     }, 100);
     const track = this.#stream?.getAudioTracks()[0];
-    if (track) track.onended = () => this.#notice("problem", "The microphone has gone.", "Plug it in again and start a new call, or go on by text.");
+    if (track)
+      track.onended = () => this.#notices.problem("The microphone has gone.", "Plug it in again and start a new call, or go on by text.");
     this.#serverState("good", "Server ready");
     announce(this.#stream ? "Connected. Speak." : "Connected. Write.");
     this.#describe();
@@ -128,13 +143,15 @@ class TalkRoom {
     this.#copyText.hidden = !call.conversation.lines.length;
     if (event.type.startsWith("session.")) this.#describe();
     if (event.type === "error") this.#refused(event.error);
-    if (event.type === "session.expiring") this.#notice("note", event.message, "Say or write something to keep it, or start a new call later.");
-    if (event.type === "session.draining") this.#notice("note", event.message, "Finish your sentence; you can connect again when the server is back.");
+    if (event.type === "session.expiring")
+      this.#notices.note(event.message, "Say or write something to keep it, or start a new call later.");
+    if (event.type === "session.draining")
+      this.#notices.note(event.message, "Finish your sentence; you can connect again when the server is back.");
   }
 
   #refused(error) {
     if (HARMLESS.has(error.code)) return;
-    this.#notice("problem", "The server refused something.", error.message);
+    this.#notices.problem("The server refused something.", error.message);
   }
 
   #showTurns(call) {
@@ -183,19 +200,12 @@ class TalkRoom {
   // ---- what is told ----
 
   #fail(problem) {
-    this.#notice("problem", problem.title, problem.advice, problem.code);
+    this.#notices.problem(problem.title, problem.advice, problem.code);
     if (["lost", "unreachable", "draining"].includes(problem.code)) this.#setup.load();
     if (problem.code === "key") {
       this.#show("setup");
       this.#setup.focusKey();
     }
-  }
-
-  #notice(kind, title, advice, code = "") {
-    const close = el("button", { type: "button", class: "quiet close", "aria-label": "Dismiss", onclick: () => notice.remove() }, "×");
-    const notice = el("div", { class: `notice ${kind}`, dataset: { code } }, el("p", {}, el("strong", {}, title), advice ? ` ${advice}` : ""), close);
-    this.#notices.append(notice);
-    while (this.#notices.childElementCount > 3) this.#notices.firstElementChild.remove();
   }
 
   #serverSeen(error) {
@@ -211,7 +221,10 @@ class TalkRoom {
       return;
     }
     const voice = session.audio?.output?.voice;
-    setText(this.#facts, [this.#call.transport.kind, session.model, typeof voice === "string" ? voice : voice?.id, session.id].filter(Boolean).join(" · "));
+    setText(
+      this.#facts,
+      [this.#call.transport.kind, session.model, typeof voice === "string" ? voice : voice?.id, session.id].filter(Boolean).join(" · "),
+    );
   }
 
   async #copy() {
@@ -224,13 +237,26 @@ class TalkRoom {
     return el(
       "div",
       { class: "tabs", role: "group", "aria-label": "Panels" },
-      ...PANELS.map(([name, title]) => el("button", { type: "button", dataset: { panel: name }, "aria-controls": `panel-${name}`, "aria-pressed": String(name === "conversation"), onclick: () => this.#show(name) }, title)),
+      ...PANELS.map(([name, title]) =>
+        el(
+          "button",
+          {
+            type: "button",
+            dataset: { panel: name },
+            "aria-controls": `panel-${name}`,
+            "aria-pressed": String(name === "conversation"),
+            onclick: () => this.#show(name),
+          },
+          title,
+        ),
+      ),
     );
   }
 
   #show(name) {
     this.element.dataset.panel = name;
-    for (const button of this.element.querySelectorAll(".tabs button")) button.setAttribute("aria-pressed", String(button.dataset.panel === name));
+    for (const button of this.element.querySelectorAll(".tabs button"))
+      button.setAttribute("aria-pressed", String(button.dataset.panel === name));
     if (name === "events") this.#inspector.render();
   }
 }
@@ -256,6 +282,10 @@ function welcome() {
     "div",
     { class: "welcome" },
     el("p", { class: "lead" }, "Talk to Antiphon, and talk over it."),
-    el("p", {}, "Press Start talking and speak. Interrupt whenever you like: it stops at once and remembers only what you heard. The words you did not hear are struck out here."),
+    el(
+      "p",
+      {},
+      "Press Start talking and speak. Interrupt whenever you like: it stops at once and remembers only what you heard. The words you did not hear are struck out here.",
+    ),
   );
 }

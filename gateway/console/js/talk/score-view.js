@@ -22,7 +22,12 @@ export class ScoreView {
   #colors = null;
 
   constructor() {
-    this.element = el("div", { class: "score" }, el("div", { class: "meters" }, this.#meters.input.element, this.#meters.output.element), this.#canvas);
+    this.element = el(
+      "div",
+      { class: "score" },
+      el("div", { class: "meters" }, this.#meters.input.element, this.#meters.output.element),
+      this.#canvas,
+    );
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.#colors = null;
       this.#draw();
@@ -87,11 +92,20 @@ export class ScoreView {
 
 function colors(element) {
   const style = getComputedStyle(element);
-  return { input: style.getPropertyValue("--user").trim(), output: style.getPropertyValue("--accent").trim(), line: style.getPropertyValue("--line").trim() };
+  return {
+    input: style.getPropertyValue("--user").trim(),
+    output: style.getPropertyValue("--accent").trim(),
+    line: style.getPropertyValue("--line").trim(),
+  };
 }
 
 function meter(name) {
   const fill = el("span", { class: "fill" });
-  const element = el("div", { class: "meter", "aria-hidden": "true" }, el("span", { class: "name" }, name), el("span", { class: "track" }, fill));
+  const element = el(
+    "div",
+    { class: "meter", "aria-hidden": "true" },
+    el("span", { class: "name" }, name),
+    el("span", { class: "track" }, fill),
+  );
   return { element, show: (level) => (fill.style.transform = `scaleX(${level.toFixed(3)})`) };
 }

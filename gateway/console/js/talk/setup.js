@@ -43,13 +43,26 @@ export class Setup {
       transport: choose("transport", TRANSPORTS, remembered("transport", "auto")),
       key: el("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", value: apiKey.get() }),
       model: el("select", { id: "model" }),
-      voice: el("input", { id: "voice", type: "text", list: "voices", placeholder: "The server's default", autocomplete: "off", spellcheck: "false", value: remembered("voice", "") }),
+      voice: el("input", {
+        id: "voice",
+        type: "text",
+        list: "voices",
+        placeholder: "The server's default",
+        autocomplete: "off",
+        spellcheck: "false",
+        value: remembered("voice", ""),
+      }),
       detection: choose("detection", DETECTIONS, remembered("detection", "server_vad")),
       pause: el("input", { id: "pause", type: "number", min: "100", max: "5000", step: "50", value: String(remembered("pause", 500)) }),
       eagerness: choose("eagerness", EAGERNESS, remembered("eagerness", "auto")),
       answers: choose("answers", ANSWERS, remembered("answers", "audio")),
       microphone: el("input", { id: "microphone", type: "checkbox", checked: remembered("microphone", true) }),
-      instructions: el("textarea", { id: "instructions", rows: "4", placeholder: "The server's default", value: remembered("instructions", "") }),
+      instructions: el("textarea", {
+        id: "instructions",
+        rows: "4",
+        placeholder: "The server's default",
+        value: remembered("instructions", ""),
+      }),
     };
     this.wanted = remembered("model", "");
     this.element = this.#build();
@@ -61,7 +74,13 @@ export class Setup {
   /** What the form says now. */
   get values() {
     const { transport, key, model, microphone } = this.#fields;
-    return { choice: transport.value, key: key.value.trim(), model: model.value, useMicrophone: microphone.checked, session: this.#session() };
+    return {
+      choice: transport.value,
+      key: key.value.trim(),
+      model: model.value,
+      useMicrophone: microphone.checked,
+      session: this.#session(),
+    };
   }
 
   /** Fields that a running call cannot change are locked while it runs. */
@@ -149,7 +168,9 @@ export class Setup {
   #offerModels() {
     const { model } = this.#fields;
     const wanted = model.value || this.wanted;
-    model.replaceChildren(...this.#models.map(({ id, pipeline }) => el("option", { value: id }, id === pipeline || !pipeline ? id : `${id} (${pipeline})`)));
+    model.replaceChildren(
+      ...this.#models.map(({ id, pipeline }) => el("option", { value: id }, id === pipeline || !pipeline ? id : `${id} (${pipeline})`)),
+    );
     if (this.#models.some(({ id }) => id === wanted)) model.value = wanted;
     this.#adapt();
   }

@@ -94,8 +94,19 @@ export class Timings {
 /** When each part of a turn ended, in ms after the end of speech; the server's marks where there are any. */
 export function endsOf(turn) {
   const marks = turn.report?.marks_ms;
-  if (!marks) return { endpoint: turn.marks.endpoint ?? turn.marks.committed, transcript: turn.marks.transcript, text: turn.marks.text, audio: turn.marks.audio };
-  return { endpoint: marks.committed, transcript: marks.transcript_ready, text: turn.report.stages_ms?.chat?.first, audio: marks.first_audio };
+  if (!marks)
+    return {
+      endpoint: turn.marks.endpoint ?? turn.marks.committed,
+      transcript: turn.marks.transcript,
+      text: turn.marks.text,
+      audio: turn.marks.audio,
+    };
+  return {
+    endpoint: marks.committed,
+    transcript: marks.transcript_ready,
+    text: turn.report.stages_ms?.chat?.first,
+    audio: marks.first_audio,
+  };
 }
 
 /**

@@ -20,7 +20,9 @@ export class TurnsView {
   }
 
   show(turns) {
-    const timed = turns.map((turn, index) => ({ turn, number: index + 1, parts: segments(turn), total: total(turn) })).filter(({ parts }) => parts.length);
+    const timed = turns
+      .map((turn, index) => ({ turn, number: index + 1, parts: segments(turn), total: total(turn) }))
+      .filter(({ parts }) => parts.length);
     const shown = timed.slice(-SHOWN).reverse();
     const scale = niceScale(Math.max(...shown.map(({ parts }) => parts.at(-1).to), 0));
     this.element.classList.toggle("none", !shown.length);
@@ -28,7 +30,9 @@ export class TurnsView {
     const server = timed.some(({ turn }) => turn.report);
     setText(this.#summary, shown.length ? summary(middle, timed.length, server) : this.#empty);
     this.#rows.replaceChildren(...shown.map((row) => bar(row, scale)));
-    this.#axis.replaceChildren(...(shown.length ? [0, 0.25, 0.5, 0.75, 1].map((part) => el("span", {}, axisLabel(part * scale, scale))) : []));
+    this.#axis.replaceChildren(
+      ...(shown.length ? [0, 0.25, 0.5, 0.75, 1].map((part) => el("span", {}, axisLabel(part * scale, scale))) : []),
+    );
   }
 }
 
@@ -39,7 +43,11 @@ function summary(middle, count, server) {
 }
 
 function legend() {
-  return el("ul", { class: "legend" }, ...PARTS.map(({ name, title, about }) => el("li", { title: about, dataset: { part: name } }, title)));
+  return el(
+    "ul",
+    { class: "legend" },
+    ...PARTS.map(({ name, title, about }) => el("li", { title: about, dataset: { part: name } }, title)),
+  );
 }
 
 function bar({ turn, number, parts, total: ms }, scale) {

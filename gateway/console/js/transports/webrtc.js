@@ -126,7 +126,11 @@ export class WebRtcTransport {
 
   #connected(signal) {
     return new Promise((resolve, reject) => {
-      const nothing = new Problem("no-media", "No WebRTC connection came about.", "A firewall may block UDP to the server. Use the WebSocket connection, or ask for a TURN server.");
+      const nothing = new Problem(
+        "no-media",
+        "No WebRTC connection came about.",
+        "A firewall may block UDP to the server. Use the WebSocket connection, or ask for a TURN server.",
+      );
       const timer = setTimeout(() => reject(nothing), CONNECT_TIMEOUT);
       signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
       this.#channel.onopen = () => {

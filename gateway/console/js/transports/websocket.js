@@ -123,10 +123,19 @@ function open(address, protocols, signal) {
     try {
       socket = new WebSocket(address, protocols);
     } catch {
-      reject(new Problem("key", "This API key has characters that a browser cannot send.", "Check the key under Setup: letters, digits and -._~ are safe."));
+      reject(
+        new Problem(
+          "key",
+          "This API key has characters that a browser cannot send.",
+          "Check the key under Setup: letters, digits and -._~ are safe.",
+        ),
+      );
       return;
     }
-    const timer = setTimeout(() => fail(new Problem("timeout", "The server did not answer within 15 seconds.", "Check the network and connect again.")), CONNECT_TIMEOUT);
+    const timer = setTimeout(
+      () => fail(new Problem("timeout", "The server did not answer within 15 seconds.", "Check the network and connect again.")),
+      CONNECT_TIMEOUT,
+    );
     const cancelled = () => fail(signal.reason);
     signal?.addEventListener("abort", cancelled, { once: true });
     const settle = () => {
@@ -157,5 +166,9 @@ async function refused() {
   } catch (error) {
     return error;
   }
-  return new Problem("refused", "The server refused the WebSocket.", "A proxy between here and the server may not let WebSockets through. Try WebRTC under Setup, or look into the server's log.");
+  return new Problem(
+    "refused",
+    "The server refused the WebSocket.",
+    "A proxy between here and the server may not let WebSockets through. Try WebRTC under Setup, or look into the server's log.",
+  );
 }
