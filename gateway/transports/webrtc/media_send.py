@@ -121,6 +121,7 @@ class MediaSender:
     def purge(self, epoch: int) -> Purged:
         """Drop, now, what was made for an epoch before `epoch`. If that was being heard, it ends in a fade of 5 ms."""
         self.epoch = max(self.epoch, epoch)
+        self._tell_owed()
         stale = [piece for piece in self._pieces if piece.epoch is not None and piece.epoch < self.epoch]
         if not stale:
             return Purged()

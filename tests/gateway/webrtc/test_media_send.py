@@ -110,8 +110,8 @@ def test_a_purge_leaves_one_frame_that_fades_within_5_ms() -> None:
     track = Track()
     track.sender.play(TONE, epoch=3, response_id="old")
     track.tick(10)
-    sent = sum(samples for _, samples in track.delivered)
     purged = track.sender.purge(4)
+    sent = sum(samples for _, samples in track.delivered)
     assert purged.samples == 24_000 - sent
     assert track.sender.queued == 0
     track.packets.clear()
