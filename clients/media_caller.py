@@ -84,8 +84,8 @@ class MediaCaller:
         async def nothing(*_: object) -> None:
             """aiortc's media loops stay off."""
 
-        transceiver.sender.send = nothing  # type: ignore[method-assign]
-        transceiver.receiver.receive = nothing  # type: ignore[method-assign]
+        transceiver.sender.send = nothing  # type: ignore[method-assign, assignment]
+        transceiver.receiver.receive = nothing  # type: ignore[method-assign, assignment]
         self._channel = connection.createDataChannel(LABEL)
         self._channel.on("open", self._opened.set)
         self._channel.on("message", self._message)

@@ -44,7 +44,7 @@ class Microphone(AudioStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self._queue: deque[bytes] = deque()
-        self._waiting = 0
+        self._queued_samples = 0
         self._part = b""
         self._position = 0
         self._began: float | None = None
@@ -54,10 +54,10 @@ class Microphone(AudioStreamTrack):
     def put(self, pcm: bytes) -> None:
         """Queue audio."""
         self._queue.append(pcm)
-        self._waiting += len(pcm) // 2
-        while self._waiting > MAX_MICROPHONE:
+        self._queued_samples += len(pcm) // 2
+        while self._queued_samples > MAX_MICROPHONE:
             lost = len(self._queue.popleft()) // 2
-            self._waiting -= lost
+            self._queued_samples -= lost
             self.dropped += lost
 
     async def recv(self) -> av.AudioFrame:
@@ -73,7 +73,7 @@ class Microphone(AudioStreamTrack):
             await asyncio.sleep(due - now)
         while len(self._part) < 2 * FRAME and self._queue:
             block = self._queue.popleft()
-            self._waiting -= len(block) // 2
+            self._queued_samples -= len(block) // 2
             self._part += block
         pcm, self._part = self._part[: 2 * FRAME], self._part[2 * FRAME :]
         frame = av.AudioFrame(format="s16", layout="mono", samples=FRAME)
@@ -228,7 +228,8 @@ def _to_pcm(frame: av.AudioFrame) -> bytes:
     every other sample is enough."""
     channels = len(frame.layout.channels)
     samples = frame.to_ndarray().reshape(-1, channels).astype(np.int32).sum(axis=1) // channels
-    return samples[:: max(1, frame.sample_rate // SAMPLE_RATE)].astype("<i2").tobytes()
+    pcm: bytes = samples[:: max(1, frame.sample_rate // SAMPLE_RATE)].astype("<i2").tobytes()
+    return pcm
 
 
 async def connect(
@@ -279,7 +280,7 @@ async def post_offer(
             else:
                 parts = {
                     "sdp": (None, offer, "application/sdp"),
-                    "session": (None, _encode({"type": "realtime", "model": model, **session}), "application/json"),
+                    "session": (None, _encode({"type": "realtime", "model": model, **session}).decode(), "application/json"),
                 }
                 response = await http.post(address, files=parts, headers=headers)
     except httpx.HTTPError as error:

@@ -237,8 +237,10 @@ class EnginePool:
 
     def _expire(self, group: _Group, ticket: Ticket) -> None:
         future = group.futures.pop(ticket, None)
-        if future is not None and not future.done():
-            group.board.withdraw(ticket)
+        if future is None:
+            return
+        group.board.withdraw(ticket)  # also when its caller was cancelled this very moment: no slot must go to it any more
+        if not future.done():
             group.refused += 1
             future.set_exception(EngineBusyError(f"no slot of engine {group.name!r} came free in time"))
 

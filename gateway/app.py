@@ -9,12 +9,15 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
 from .. import __version__
-from . import routes_console, routes_health, routes_models, routes_realtime, routes_sessions, routes_speech
+from . import routes_calls, routes_console, routes_health, routes_models, routes_realtime, routes_sessions, routes_speech
 from .errors import install_error_handlers
 from .service import Gateway
 from .settings import Settings
 
-ROUTERS = tuple(routes.router for routes in (routes_realtime, routes_sessions, routes_speech, routes_models, routes_health, routes_console))
+ROUTERS = tuple(
+    routes.router
+    for routes in (routes_realtime, routes_calls, routes_sessions, routes_speech, routes_models, routes_health, routes_console)
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -36,7 +39,13 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.gateway = gateway
     install_error_handlers(app)
     if settings.server.cors_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=list(settings.server.cors_origins), allow_methods=["*"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.server.cors_origins),
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["Location"],
+        )
     for router in ROUTERS:
         app.include_router(router)
     return app

@@ -73,6 +73,12 @@ class ClientSecrets:
         return Grant(claims.get("session") or {}, int(claims["exp"]))
 
 
+def granted_model(grant: Grant | None) -> str:
+    """The model that an ephemeral key names, if any."""
+    model = grant.session.get("model") if grant is not None else None
+    return model if isinstance(model, str) else ""
+
+
 def authorise(keys: KeyRing, client_secrets: ClientSecrets, headers: Mapping[str, str], subprotocols: Sequence[str] = ()) -> Grant | None:
     """Let in whoever has an API key (None is returned) or an ephemeral key (its grant is). Raises a 401 `ApiError`."""
     key = offered_key(headers, subprotocols)

@@ -9,7 +9,7 @@ import hmac
 import json
 import secrets
 import time
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response, WebSocket
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +17,6 @@ from starlette.datastructures import UploadFile
 
 from ..sessions.server_events import SessionCreated, encode_event
 from .auth import require_key
-from .calls import Calls
 from .client_secrets import LONGEST, SHORTEST, USUAL, Grant, authorise
 from .errors import ApiError
 from .first_config import first_config, with_session
@@ -25,6 +24,9 @@ from .logs import logger
 from .service import Gateway
 from .transports.webrtc.limits import WebRtcLimits
 from .transports.websocket import WebSocketConnection
+
+if TYPE_CHECKING:
+    from .calls import Calls
 
 router = APIRouter(prefix="/v1/realtime", tags=["calls"])
 log = logger("gateway.calls")
@@ -39,11 +41,12 @@ GONE_POLL = 0.2
 @router.post("/calls", status_code=201, response_class=Response)
 async def create_call(request: Request) -> Response:
     """Answer an SDP offer: raw (`application/sdp`), or in a form with the parts `sdp` and `session`."""
-    gateway, calls = _calls(request)
+    gateway = Gateway.of(request)
     client = request.client.host if request.client is not None else ""
     try:
         grant = _authorise(request)
         gateway.require_open()
+        _, calls = _calls(request)
         offer, session = await _read_offer(request)
         patches = [dict(grant.session)] if grant is not None else []
         patches += [session] if session else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
@@ -13,14 +12,17 @@ from ..sessions.ids import Ids
 from ..sessions.inbound import ClientMessage, Inbound
 from ..sessions.recording import header_of, session_of
 from ..sessions.server_events import encode_event
-from ..sessions.session_config import SessionConfig, default_config
+from ..sessions.session_config import SessionConfig
 from .beta import BetaShim
+from .client_secrets import Grant, authorise, granted_model
 from .conductor import Conductor
 from .errors import ApiError
 from .figures import Figures
+from .first_config import first_config, with_session
 from .live_sessions import LiveSession
 from .logs import logger
 from .recordings import start_recording
+from .routes_calls import join_call
 from .service import Gateway
 from .transports.websocket import WebSocketConnection
 
@@ -34,13 +36,16 @@ SUBPROTOCOL = "realtime"
 async def realtime(websocket: WebSocket) -> None:
     """One connection, one session. Whatever is wrong before it starts is an HTTP error in the handshake's answer."""
     gateway = Gateway.of(websocket)
+    if "call_id" in websocket.query_params:
+        await join_call(gateway, websocket, websocket.query_params["call_id"])
+        return
     session_id = Ids(secrets.randbits(64)).make("sess")
     try:
-        gateway.keys.require(websocket.headers, websocket.scope.get("subprotocols", ()))
+        grant = authorise(gateway.keys, gateway.client_secrets, websocket.headers, websocket.scope.get("subprotocols", ()))
         gateway.require_open()
-        model = _asked_model(websocket)
+        model = _asked_model(websocket) or granted_model(grant)
         pipeline = gateway.pipeline_for(model)
-        config = _first_config(gateway, websocket, model, pipeline)
+        config = _asked_config(gateway, websocket, model, pipeline, grant)
         await gateway.sessions.admit(session_id, _gone(websocket))
     except ApiError as refusal:
         gateway.metrics.refusals.labels(refusal.code).inc()
@@ -118,23 +123,14 @@ def _asked_model(websocket: WebSocket) -> str:
     return websocket.query_params.get("model") or websocket.query_params.get("deployment") or ""
 
 
-def _first_config(gateway: Gateway, websocket: WebSocket, model: str, pipeline: str) -> SessionConfig:
+def _asked_config(gateway: Gateway, websocket: WebSocket, model: str, pipeline: str, grant: Grant | None) -> SessionConfig:
     """What the session starts with. Raises an `ApiError` for an unknown intent."""
-    intent = websocket.query_params.get("intent", "conversation")
+    session = None if grant is None else grant.session
+    intent = websocket.query_params.get("intent") or str((session or {}).get("type") or "conversation")
     if intent not in ("conversation", "transcription", "realtime"):
         raise ApiError(400, "invalid_value", f"Unknown intent '{intent}': there are 'conversation' and 'transcription'.", param="intent")
-    if intent == "transcription":
-        return default_config(model or pipeline, "transcription")
-    defaults = gateway.settings.session
-    engines = gateway.settings.pipelines[pipeline]
-    voices = gateway.voices(pipeline)
-    voice = defaults.voice or (voices[0] if voices else "")
-    options: dict[str, Any] = {"voice": voice} if voice else {}
-    detection = defaults.first_turn_detection() if engines.vad is not None else None
-    config = default_config(model or pipeline, instructions=defaults.instructions, turn_detection=detection, **options)
-    if defaults.transcription and engines.asr is not None:
-        return config.merge({"audio": {"input": {"transcription": {"model": engines.asr}}}})
-    return config
+    kind = "transcription" if intent == "transcription" else "realtime"
+    return with_session(first_config(gateway, model, pipeline, kind), session)
 
 
 def _client(websocket: WebSocket) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import Metric
 from starlette.requests import HTTPConnection
@@ -16,11 +16,15 @@ from ..engines.pipeline import Pipeline
 from ..engines.pool import EnginePool
 from ..engines.registry import build_engine, kinds
 from .auth import KeyRing
+from .client_secrets import ClientSecrets
 from .errors import ApiError
 from .live_sessions import LiveSessions
 from .logs import logger
 from .metrics import Metrics, gauge
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .calls import Calls
 
 log = logger("gateway")
 
@@ -35,6 +39,9 @@ class Gateway:
         self.settings = settings
         self.metrics = Metrics()
         self.keys = KeyRing(settings.server.api_keys)
+        self.client_secrets = ClientSecrets(settings.server.secret)
+        self.calls: Calls | None = None
+        """The WebRTC calls; None when they are not enabled, and before the gateway is open."""
         self.pool = EnginePool()
         self._orchestrator: Orchestrator | None = None
         self.sessions = LiveSessions(settings.registry, self.metrics)
@@ -62,12 +69,16 @@ class Gateway:
         await asyncio.to_thread(self._build)
         await self.pool.open()
         self.sessions.open()
+        if self.settings.webrtc.enabled:
+            self.calls = self._take_calls()
         self.started = True
         log.info("engines ready", engines=self.pool.names(), seconds=round(time.monotonic() - began, 2))
 
     async def close(self) -> None:
         """Free everything, in bounded time."""
         self.started = False
+        if self.calls is not None:
+            await self.calls.close()
         await self.sessions.close()
         await self.pool.close()
 
@@ -95,6 +106,21 @@ class Gateway:
             raise ApiError(503, "server_draining", "The server stops for maintenance. Try again soon.", headers={"retry-after": "5"})
         if not self.started:
             raise ApiError(503, "server_starting", "The server is starting.", headers={"retry-after": "1"})
+
+    def _take_calls(self) -> Calls:
+        """Open the UDP port. Raises `SettingsError`."""
+        from .calls import Calls  # aiortc takes most of a second to import
+
+        calls = Calls(
+            self.settings,
+            limits=self.settings.webrtc_limits(),
+            metrics=self.metrics,
+            sessions=self.sessions,
+            orchestrator=self.orchestrator,
+            voices=self.voices,
+        )
+        calls.open()
+        return calls
 
     def _build(self) -> None:
         """Make the engines (their weights are found and hashed here, off the event loop) and the pipelines."""

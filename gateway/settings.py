@@ -23,6 +23,7 @@ from ..sessions.policy import SessionLimits, TurnTakingPolicy
 from ..sessions.session_config import TurnDetection
 from . import defaults
 from .errors import SettingsError
+from .transports.webrtc.limits import WebRtcLimits
 from .transports.websocket import WebSocketLimits
 
 DEFAULT_FILE = "antiphon.toml"
@@ -48,6 +49,8 @@ class ServerSettings(Table):
     """The pipelines that are loaded and served."""
     api_keys: tuple[str, ...] = ()
     """Accepted keys, in the clear or as `sha256:<hex>`; none: everybody may come in."""
+    secret: str = ""
+    """Signs ephemeral keys (`ek_…`); "": made up at each start. Servers that share it accept each other's."""
     cors_origins: tuple[str, ...] = ()
     """Web origins whose pages may call the HTTP routes."""
     drain_s: float = Field(default=20.0, ge=0, le=3600)
@@ -192,6 +195,7 @@ def table_of(kind: type[Any]) -> type[Table]:
 TurnTakingTable: Any = table_of(TurnTakingPolicy)
 LimitsTable: Any = table_of(SessionLimits)
 ConnectionTable: Any = table_of(WebSocketLimits)
+WebRtcTable: Any = table_of(WebRtcLimits)
 
 
 class _DefaultTables(PydanticBaseSettingsSource):
@@ -230,6 +234,7 @@ class Settings(BaseSettings):
     turn_taking: TurnTakingTable = TurnTakingTable()
     limits: LimitsTable = LimitsTable()
     connection: ConnectionTable = ConnectionTable()
+    webrtc: WebRtcTable = WebRtcTable()
     pipelines: dict[str, PipelineSettings] = {}
     engines: dict[str, EngineSettings] = {}
     threads: ThreadSettings = ThreadSettings()
@@ -253,6 +258,9 @@ class Settings(BaseSettings):
 
     def session_limits(self) -> SessionLimits:
         return SessionLimits(**self.limits.model_dump())
+
+    def webrtc_limits(self) -> WebRtcLimits:
+        return WebRtcLimits(**self.webrtc.model_dump())
 
     def websocket_limits(self) -> WebSocketLimits:
         return WebSocketLimits(**self.connection.model_dump())

@@ -14,7 +14,9 @@ from rich.text import Text
 
 from ..clients.errors import CallFailed
 from . import demo as demo_scenario
+from . import impairment as impairment_scenario
 from . import load_voice as load_scenario
+from . import load_webrtc as load_webrtc_scenario
 from . import voice_turns as turns_scenario
 from .callers import CallersFailed
 from .server import ServerFailed
@@ -75,6 +77,25 @@ def load_voice(
 def _console() -> Console:
     """Wide enough for the tables where the output is no terminal."""
     return Console(width=None if sys.stdout.isatty() else 118)
+
+
+@app.command("impairment")
+def impairment(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None) -> None:
+    """Calls over bad networks, callers who vanish, offers that nobody means well with; some two minutes."""
+    setting = Setting(out / "impairment", Console(), url, config, api_key, impairment_scenario.MODEL)
+    _run(setting, impairment_scenario.run(setting))
+
+
+@app.command("load_webrtc")
+def load_webrtc(
+    out: Out = Path("out"),
+    calls: Annotated[int, typer.Option(help="Calls at once.", min=1, max=500)] = 24,
+    seconds: Annotated[float, typer.Option(help="How long each server is measured.", min=3, max=600)] = 15.0,
+    stock: Annotated[bool, typer.Option(help="Also measure a server made with aiortc alone.")] = True,
+) -> None:
+    """What a call costs in CPU and memory, beside a server made with aiortc alone; a minute."""
+    setting = Setting(out / "load_webrtc", Console(), model=load_webrtc_scenario.MODEL)
+    _run(setting, load_webrtc_scenario.run(setting, load_webrtc_scenario.Plan(calls=calls, seconds=seconds, stock=stock)))
 
 
 def _run(setting: Setting, scenario: Coroutine[Any, Any, bool]) -> None:

@@ -22,7 +22,8 @@ from .callers import Callers
 from .script import Action, Backchannel, Interrupt, Noise, Say
 
 ANSWER_TIMEOUT_S = 20.0
-SPEECH_TIMEOUT_S = 120.0
+LONGEST_ANSWER_S = 40.0
+"""A caller who has listened for so long presses the button that stops the assistant."""
 PAUSE_S = 0.7
 """Between the end of an answer and the caller's next words."""
 WATCH_S = 1.5
@@ -32,11 +33,12 @@ STEADY_DBFS = -36.0
 
 SESSION: dict[str, Any] = {
     "output_modalities": ["audio"],
+    "max_output_tokens": 70,
     "audio": {
         "input": {"turn_detection": {"type": "semantic_vad", "eagerness": "auto"}, "transcription": {"model": "whisper-1"}},
     },
 }
-"""The session that scenarios ask for."""
+"""The session that scenarios ask for; answers of a small model are kept to some fifteen seconds."""
 
 
 @dataclass(slots=True)
@@ -221,7 +223,7 @@ class Conversation:
     async def _silence(self) -> None:
         """Wait until the answer has been heard to its end."""
         try:
-            await self.call.wait_until_silent(timeout=SPEECH_TIMEOUT_S)
+            await self.call.wait_until_silent(timeout=LONGEST_ANSWER_S)
         except NoAnswer:
             await self.call.interrupt()
         while self.sender.speaking:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import random
 import struct
 import time
 import urllib.parse
@@ -27,7 +28,10 @@ LOOK = 160
 
 LEAD_S = 0.5
 """How far ahead of real time the server sends audio (its default): later than this allows is late."""
+TOLERANCE_S = 0.005
 RETRY_S = 0.25
+SPREAD_S = 6.0
+"""New sessions ask for their first answer within this, about an answer's length: callers do not speak in step."""
 _PING, _PONG, _CLOSE, _TEXT = 0x9, 0xA, 0x8, 0x1
 
 
@@ -71,9 +75,9 @@ class LoadSession(asyncio.Protocol):
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
         self._open = False
-        self._asked_at: float | None = None
+        self._asked_at = 0.0
         self._first_at: float | None = None
-        self._samples = 0
+        self._dry_at = 0.0
 
     # ---- asyncio.Protocol ----
 
@@ -128,7 +132,7 @@ class LoadSession(asyncio.Protocol):
 
     def ask(self) -> None:
         """Ask for an answer."""
-        self._asked_at, self._first_at, self._samples = time.monotonic(), None, 0
+        self._asked_at, self._first_at = time.monotonic(), None
         self.write(self._prompt)
 
     def hang_up(self) -> None:
@@ -175,16 +179,16 @@ class LoadSession(asyncio.Protocol):
         start = payload.find(b'"delta":"') + 9
         samples = (payload.find(b'"', start) - start) * 3 // 8
         counts = self.counts
+        seconds = samples / SAMPLE_RATE
         if self._first_at is None:
             self._first_at = now
-            if self._asked_at is not None:
-                counts.first_audio.append(now - self._asked_at)
+            counts.first_audio.append(now - self._asked_at)
         else:
-            dry = self._first_at + self._samples / SAMPLE_RATE
-            counts.underruns += now > dry + 0.005
-        self._samples += samples
-        due = self._first_at + max(0.0, self._samples / SAMPLE_RATE - LEAD_S)
-        counts.lateness.append(max(0.0, now - due))
+            counts.underruns += now > self._dry_at + TOLERANCE_S
+            # It may leave once no more than the lead is ahead of the listener, who still hears the end of the last answer at first.
+            due = max(self._first_at, self._dry_at + seconds - LEAD_S)
+            counts.lateness.append(max(0.0, now - due))
+        self._dry_at = max(now, self._dry_at) + seconds
         counts.deltas += 1
         counts.audio_s += samples / SAMPLE_RATE
 
@@ -207,6 +211,7 @@ class Load:
         self._frames = [
             frame(b'{"type":"input_audio_buffer.append","audio":"' + base64.b64encode(row.astype("<i2").tobytes()) + b'"}') for row in noise
         ]
+        self._random = random.Random(1)
         self.counts = Counts()
         self.sessions: list[LoadSession] = []
 
@@ -229,7 +234,7 @@ class Load:
             async with asyncio.timeout(10):
                 await session.ready
             self.sessions.append(session)
-            session.ask()
+            loop.call_later(self._random.uniform(0, SPREAD_S), session.ask)
 
     def close(self) -> None:
         """Hang up everywhere."""

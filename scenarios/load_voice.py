@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .figures import percentile
-from .load_client import Counts, Load
+from .load_client import SPREAD_S, Counts, Load
 from .processes import Cost, measure
 from .report import Figure, Report, at_most, none_of, plain
 from .server import Server, ServerFailed
@@ -26,7 +26,9 @@ from .voice import Setting
 
 TEXT = "This answer is only a tone, but it lasts as long as a spoken answer of one sentence would."
 LATE_MS = 100.0
-SETTLE_S = 2.0
+SETTLE_S = SPREAD_S + 1.0
+ATTEMPTS = 3
+"""A step that fails is measured again: a pause of the whole machine is not the server's."""
 SAMPLE_EVERY_S = 10.0
 WARM_UP_MIN = 2.5
 """Each session keeps the last two minutes of its audio: only after that can memory be flat."""
@@ -87,6 +89,11 @@ class Step:
         return self.late_p99 > LATE_MS or self.underruns > 0 or self.lost > 0 or self.errors > 0 or self.deltas == 0
 
     @property
+    def good(self) -> bool:
+        """Whether so many sessions were carried, as far as the client can tell."""
+        return not self.slipped and not self.client_is_slow
+
+    @property
     def client_is_slow(self) -> bool:
         """Whether the client was too late itself for the rest to mean anything."""
         return self.own_late_p99 > LATE_MS / 2
@@ -122,7 +129,7 @@ async def run(setting: Setting, plan: Plan) -> bool:
             raise ServerFailed("With --url the server's process must be named too: --pid, on this machine.")
         empty = await asyncio.to_thread(measure, pid)
         steps = await _steps(setting, server.url, plan, pid, empty)
-        reached = max((step.sessions for step in steps if not step.slipped), default=0)
+        reached = max((step.sessions for step in steps if step.good), default=0)
         steady = None
         if plan.minutes > 0:
             sessions = plan.sessions or max(1, reached // 2)
@@ -150,10 +157,13 @@ async def _steps(setting: Setting, url: str, plan: Plan, pid: int, empty: Cost) 
                 setting.console.print(Text(f"{sessions} sessions could not be opened: {error}", style="yellow"))
                 break
             await asyncio.sleep(SETTLE_S)
-            step = await _measure(load, plan.seconds, pid, empty)
+            for _ in range(ATTEMPTS):
+                step = await _measure(load, plan.seconds, pid, empty)
+                _tell(setting.console, step)
+                if step.good:
+                    break
             steps.append(step)
-            _tell(setting.console, step)
-            if step.slipped or step.client_is_slow:
+            if not step.good:
                 break
     finally:
         load.close()
@@ -241,7 +251,7 @@ def _tell(console: Console, step: Step) -> None:
 
 
 def _finish(setting: Setting, steps: list[Step], steady: Steady | None) -> bool:
-    good = [step for step in steps if not step.slipped and not step.client_is_slow]
+    good = [step for step in steps if step.good]
     best = good[-1] if good else None
     last = steps[-1] if steps else None
     note = "the server slipped at the next step" if last is not None and last.slipped else "nothing slipped: the real limit is higher"

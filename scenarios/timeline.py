@@ -17,7 +17,7 @@ COLOURS = {"say": "#2f6fb5", "interrupt": "#c8472f", "backchannel": "#7d68b0", "
 ANSWER, UNHEARD = "#3a9a6f", "#cfe8dc"
 _CALLER, _ASSISTANT = 1.0, 0.0
 _HEIGHT = 0.34
-_CHARACTERS_PER_S = 8.3
+_CHARACTERS_PER_S = 7.6
 """How many small letters fit into a second of a bar."""
 
 
@@ -145,7 +145,8 @@ def _draw_latencies(picture: _Picture, log: CallLog) -> None:
         axis, onset = picture.axis(row.happening.onset)
         axis.plot([onset, onset], [-0.45, _CALLER - _HEIGHT], color=COLOURS["interrupt"], linewidth=1, linestyle=(0, (3, 2)))
         label = "missed" if row.withheld is None else f"stops after {row.withheld * 1000:.0f} ms"
-        axis.text(onset + 0.06, -0.6, label, fontsize=7.5, color=COLOURS["interrupt"], va="bottom", ha="left")
+        side, shift = ("right", -0.06) if onset % ROW_S > ROW_S - 3 else ("left", 0.06)
+        axis.text(onset + shift, -0.6, label, fontsize=7.5, color=COLOURS["interrupt"], va="bottom", ha=side)
 
 
 def _arrow(picture: _Picture, start: float, end: float, label: str, colour: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 import pybase64
@@ -11,6 +12,7 @@ from pydantic_core import from_json
 from .errors import ClientEventError
 from .item_params import InputItemParam, ItemParam
 from .schema import (
+    MAX_INPUT_ITEMS,
     AudioFormat,
     FunctionTool,
     MaxOutputTokens,
@@ -121,7 +123,7 @@ class ResponseParams(Strict):
     """
 
     conversation: Literal["auto", "none"] | None = None
-    input: list[InputItemParam] | None = None
+    input: Annotated[list[InputItemParam], Field(max_length=MAX_INPUT_ITEMS)] | None = None
     instructions: str | None = None
     output_modalities: Modalities | None = None
     audio: ResponseAudioParams | None = None
@@ -177,6 +179,18 @@ ClientEvent: TypeAlias = (
 _ADAPTER: TypeAdapter[ClientEvent] = TypeAdapter(Annotated[ClientEvent, Field(discriminator="type")])
 
 
+_SCALAR = rb'(?:"[^"\\]*+"|[-+.\w]++)'
+_EVENT_ID_FIRST = re.compile(rb'\s*\{\s*(?:"(?!event_id")[^"\\]*+"\s*:\s*' + _SCALAR + rb'\s*,\s*)*+"event_id"\s*:\s*"([^"\\]*+)"')
+_EVENT_ID_LAST = re.compile(rb',\s*"event_id"\s*:\s*"([^"\\]*+)"\s*\}\s*\Z')
+_GLIMPSE = 2048
+
+
+def glimpse_event_id(raw: bytes) -> str | None:
+    """The `event_id` of an event that is not read (too large, or no JSON), if it stands among its first scalars or at its end."""
+    found = _EVENT_ID_FIRST.match(raw[:_GLIMPSE]) or _EVENT_ID_LAST.search(raw[-_GLIMPSE:])
+    return found[1].decode(errors="replace")[:MAX_EVENT_ID] if found is not None else None
+
+
 def parse_client_event(raw: bytes) -> ClientEvent:
     """Read one client event from JSON text.
 
@@ -193,7 +207,7 @@ def _refusal(raw: bytes, error: ValidationError) -> ClientEventError:
     detail = error.errors(include_url=False)[0]
     if detail["type"] == "json_invalid":
         reason = detail.get("ctx", {}).get("error", "it cannot be parsed")
-        return ClientEventError("invalid_json", f"The event is not valid JSON: {reason}.")
+        return ClientEventError("invalid_json", f"The event is not valid JSON: {reason}.", event_id=glimpse_event_id(raw))
     data = from_json(raw)
     if not isinstance(data, dict):
         return ClientEventError("invalid_value", "A client event must be a JSON object with a 'type'.")
@@ -234,5 +248,6 @@ __all__ = [
     "ResponseParams",
     "SessionUpdate",
     "decode_audio",
+    "glimpse_event_id",
     "parse_client_event",
 ]

@@ -20,10 +20,12 @@ class ClientMessage(msgspec.Struct, frozen=True, tag="client"):
 
 
 class BadFrame(msgspec.Struct, frozen=True, tag="bad_frame"):
-    """Something that is not a client event at all: a binary frame, an oversized one, a breach of a rate limit."""
+    """Something that is not a client event at all: a binary frame, an oversized one, a breach of a rate limit. `event_id`: the
+    client's own, if it could be made out."""
 
     code: str
     message: str
+    event_id: str | None = None
 
 
 class TrackAudio(msgspec.Struct, frozen=True, tag="track_audio"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from .schema import Strict, invalid, tagger
+from .schema import MAX_CONTENT_PARTS, Strict, invalid, tagger
 
 ItemId: TypeAlias = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]+$", max_length=64)]
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -82,7 +82,7 @@ class SystemMessageParam(_Item):
 
     type: Literal["message"]
     role: Literal["system"]
-    content: list[InputTextPart]
+    content: Annotated[list[InputTextPart], Field(max_length=MAX_CONTENT_PARTS)]
 
 
 class UserMessageParam(_Item):
@@ -90,7 +90,7 @@ class UserMessageParam(_Item):
 
     type: Literal["message"]
     role: Literal["user"]
-    content: list[UserPart]
+    content: Annotated[list[UserPart], Field(max_length=MAX_CONTENT_PARTS)]
 
 
 class AssistantMessageParam(_Item):
@@ -98,7 +98,7 @@ class AssistantMessageParam(_Item):
 
     type: Literal["message"]
     role: Literal["assistant"]
-    content: list[AssistantPart]
+    content: Annotated[list[AssistantPart], Field(max_length=MAX_CONTENT_PARTS)]
 
 
 class FunctionCallParam(_Item):

@@ -257,15 +257,20 @@ class Listener:
         self._unwritten.clear()
         self._answer_item = None
 
-    def prompt(self, now: float) -> None:
-        """The idle timeout: an empty user item that makes the assistant speak up."""
+    def answered_by_client(self) -> None:
+        """The client asked for a response to the conversation itself: it answers the turn that waits for its transcript, too."""
+        self._answer_item = None
+
+    def prompt(self, now: float, *, answer: bool) -> None:
+        """The idle timeout: an empty user item that makes the assistant speak up (unless the client creates all responses)."""
         item_id = self._emit.ids.make("item")
         at = to_ms(self._ring.end)
         self._emit.send(wire.InputAudioBufferTimeoutTriggered, item_id=item_id, audio_start_ms=at, audio_end_ms=at)
         item = Item(item_id, role="user", content=[HeardPart("")])
         item.note = "The user has said nothing for a while. In one short sentence, ask whether they are still there."
         self._insert(item)
-        self._answer(item_id, now)
+        if answer:
+            self._answer(item_id, now)
 
     # ---- turns ----
 

@@ -13,6 +13,11 @@ from pydantic_core.core_schema import ValidationInfo
 from .errors import ClientEventError
 
 MAX_OUTPUT_TOKENS = 4096
+MAX_PARAM = 512
+"""Characters of a path in an error: clients choose the keys."""
+MAX_INPUT_ITEMS = 512
+MAX_CONTENT_PARTS = 128
+"""A list of a client's costs its whole length at once, on the event loop that every session shares."""
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
 
 
@@ -254,13 +259,13 @@ def client_event_error(error: ErrorDetails, *, prefix: str = "", skip: int = 0, 
     """The protocol's error for one of pydantic's. `skip` leading parts of the location are no part of the client's path."""
     kind = error["type"]
     location = error["loc"][skip:]
-    param = dotted(location, prefix)
+    param = dotted(location, prefix)[:MAX_PARAM]
     value = error.get("input")
     if kind == "extra_forbidden":
         # The last part is the client's own key, whatever it looks like.
         parent = dotted(location[:-1], prefix)
         param = f"{parent}.{location[-1]}" if parent else str(location[-1])
-        return ClientEventError("unknown_parameter", f"Unknown parameter: {shown(param)}.", param[:512], event_id)
+        return ClientEventError("unknown_parameter", f"Unknown parameter: {shown(param)}.", param[:MAX_PARAM], event_id)
     if kind == "union_tag_not_found" and not isinstance(value, dict):
         kind = "dict_type"
     if kind in ("union_tag_not_found", "union_tag_invalid"):

@@ -152,7 +152,7 @@ class Session:
             case events.TranscriptionFailed():
                 self._listener.transcription_failed(event.request_id, event.code, event.message, now)
             case events.BadFrame():
-                self._emit.fault(event.code, event.message, kind="invalid_request_error")
+                self._emit.fault(event.code, event.message, client_event=event.event_id, kind="invalid_request_error")
             case events.VadLost():
                 if self._listener.vad_lost():
                     self._emit.fault(event.code, event.message)
@@ -282,7 +282,6 @@ class Session:
         sounding = coordinator.sounding(item, now)
         stopped = coordinator.fence("client_truncated", spare_unspoken=True) if sounding else None
         self._emit.send(wire.ConversationItemTruncated, item_id=item.id, content_index=0, audio_end_ms=int(heard_ms))
-        part.cut_ms = heard_ms
         if sounding:
             coordinator.conclude(stopped, "client_cancelled", now, heard_ms if stopped is not None and stopped.message is item else None)
         part.cut_ms = heard_ms
@@ -300,6 +299,8 @@ class Session:
             raise ClientEventError("invalid_value", message, "type", event.event_id)
         context = None if event.response is None or event.response.input is None else self._context(event)
         self._coordinator.create(event.response, now, context=context, event_id=event.event_id)
+        if context is None and not (event.response is not None and event.response.out_of_band):
+            self._listener.answered_by_client()
         for item in context or ():
             if item.heard is not None and item.heard.transcript is None and self._conversation.get(item.id) is not item:
                 self._listener.transcribe_item(item, now)
@@ -374,7 +375,7 @@ class Session:
         elif now >= self._idle_at:
             self._idle_at = None
             self._idle_prompts += 1
-            self._listener.prompt(now)
+            self._listener.prompt(now, answer=detection is not None and detection.create_response)
 
     def _tidy(self) -> None:
         """Keep the conversation within its bounds."""

@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 from .errors import ClientEventError
 from .merge import merged
 from .schema import (
+    MAX_PARAM,
     AudioFormat,
     FunctionTool,
     JsonObject,
@@ -277,7 +278,7 @@ def _compact(model: Strict) -> dict[str, Any]:
 
 
 def _unknown(param: str) -> ClientEventError:
-    return ClientEventError("unknown_parameter", f"Unknown parameter: '{param}'.", param)
+    return ClientEventError("unknown_parameter", f"Unknown parameter: {shown(param)}.", param[:MAX_PARAM])
 
 
 def default_config(

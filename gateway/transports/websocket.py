@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...codecs.pcm import SAMPLE_RATE
+from ...sessions.client_events import glimpse_event_id
 from ...sessions.inbound import AudioDelivered, BadFrame, ClientMessage, Inbound
 from ...sessions.rates import TokenBucket
 from .connection import Purged
@@ -22,6 +23,11 @@ EDGE = 256
 
 YIELD_EVERY = 64
 """Events that the reader handles before it lets others have the event loop."""
+CROWDED = 0.25
+"""Share of the outbox's bounds beyond which nothing more is read: who does not take the answers may not go on asking. Spoken
+answers are paced and stay far below it."""
+SMALL = 64 * 1024
+"""Bytes of an event whose values need not be counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +40,12 @@ class WebSocketLimits:
     """Seconds of input audio per second, on average."""
     audio_burst_s: float = 60.0
     """Seconds of input audio at once."""
+    bytes_per_second: int = 1024 * 1024
+    """Bytes of client events per second, on average, audio included."""
+    bytes_burst: int = 32 * 1024 * 1024
+    """Bytes of client events at once."""
+    max_event_values: int = 100_000
+    """An event with more values in its JSON is refused: taking it apart would hold up every other session."""
     events_per_second: float = 250.0
     events_burst: int = 4000
     errors_per_minute: int = 600
@@ -74,6 +86,8 @@ class WebSocketConnection:
         self._bytes_per_second = 2 * SAMPLE_RATE
         self._audio = TokenBucket(limits.audio_burst_s, limits.audio_burst_s / limits.audio_rate)
         self._events = TokenBucket(limits.events_burst, limits.events_burst / limits.events_per_second)
+        self._bytes = TokenBucket(limits.bytes_burst, limits.bytes_burst / limits.bytes_per_second)
+        self._taken = asyncio.Event()
         self._refusals = TokenBucket(1.0, 1.0)
 
     # ---- what the conductor calls -----------------------------------------------------------------------------------
@@ -132,16 +146,29 @@ class WebSocketConnection:
             handled += 1
             if handled % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
+            while self._crowded():  # the writer ends this wait: it sends, or gives up on the reader
+                self._taken.clear()
+                await self._taken.wait()
+
+    def _crowded(self) -> bool:
+        limits = self._limits
+        return self.outbox.size > CROWDED * limits.outbox_bytes or len(self.outbox) > CROWDED * limits.outbox_events
 
     def _refuse(self, raw: bytes) -> BadFrame | None:
         """Why this event may not come in; an empty message: the client has just been told, drop it silently."""
         limits = self._limits
         now = self._clock()
         if len(raw) > limits.max_event_bytes:
-            return BadFrame("event_too_large", f"The event has {len(raw)} bytes; the limit is {limits.max_event_bytes} bytes.")
+            problem = f"The event has {len(raw)} bytes; the limit is {limits.max_event_bytes} bytes."
+            return BadFrame("event_too_large", problem, glimpse_event_id(raw))
+        if len(raw) > SMALL and (values := sum(map(raw.count, b"[{,"))) > limits.max_event_values:
+            problem = f"The event has about {values} values; the limit is {limits.max_event_values}."
+            return BadFrame("event_too_large", problem, glimpse_event_id(raw))
         problem = ""
         if not self._events.take(now):
             problem = f"Too many events: the limit is {limits.events_per_second:g} per second."
+        elif not self._bytes.take(now, min(len(raw), limits.bytes_burst)):
+            problem = f"Too many bytes: the limit is {limits.bytes_per_second} per second, and {limits.bytes_burst} at once."
         elif APPEND in raw[:EDGE] or APPEND in raw[-EDGE:]:
             seconds = len(raw) * 3 / 4 / self._bytes_per_second
             if not self._audio.take(now, min(seconds, limits.audio_burst_s)):
@@ -150,8 +177,9 @@ class WebSocketConnection:
                 )
         if not problem:
             return None
-        told = self._refusals.take(now)
-        return BadFrame("rate_limit_exceeded", f"{problem} What goes beyond it is dropped." if told else "")
+        if not self._refusals.take(now):
+            return BadFrame("rate_limit_exceeded", "")
+        return BadFrame("rate_limit_exceeded", f"{problem} What goes beyond it is dropped.", glimpse_event_id(raw))
 
     async def _write(self, feed: Callable[[Inbound], None]) -> None:
         while not self._overflowed:
@@ -165,6 +193,7 @@ class WebSocketConnection:
                 break
             # No await between here and the write: a fence raised while the socket was blocked has already been applied.
             item = self.outbox.pop()
+            self._taken.set()
             if item is not None:
                 try:
                     await self._send(item)

@@ -179,6 +179,14 @@ def test_late_words_of_one_overlap_do_not_decide_the_next() -> None:
     assert {request.request_id for request in d.asked("overlap")[:-1]} <= d.cancelled
 
 
+def test_words_that_are_not_needed_any_more_are_cancelled() -> None:
+    d = speaking()
+    d.engines.asr_delay = None
+    d.hear(1408, 0.9)
+    assert len(d.commands(c.Fence)) == 1
+    assert {request.request_id for request in d.asked("overlap")} <= d.cancelled
+
+
 def test_without_overlap_words_only_the_length_counts() -> None:
     policy = TurnTakingPolicy(confirm_ms=512, overlap_words=False)
     d = speaking(policy)

@@ -96,6 +96,8 @@ class SessionMachine(RuleBasedStateMachine):
             item |= {"role": "assistant", "content": [{"type": "output_text", "text": "I said so."}]}
         else:
             item = {"type": "function_call_output", "call_id": "call_1", "output": "12"}
+        if item_id == "root":
+            item_id = next((left.event["item_id"] for left in self.driver.left[::-1] if left.type.endswith("speech_started")), None)
         if item_id is not None:
             item["id"] = item_id
         fields = {"previous_item_id": after} if after is not None else {}
@@ -143,9 +145,10 @@ class SessionMachine(RuleBasedStateMachine):
         self.driver.client(kind)
 
     @precondition(lambda self: self.alive)
-    @rule(detection=st.sampled_from(DETECTIONS), g711=st.booleans())
-    def update(self, detection: Any, g711: bool) -> None:
-        audio_in = {"turn_detection": detection, "format": {"type": "audio/pcma" if g711 else "audio/pcm"}}
+    @rule(detection=st.sampled_from(DETECTIONS), g711=st.booleans(), transcription=st.sampled_from([None, {"model": "m"}]))
+    def update(self, detection: Any, g711: bool, transcription: Any) -> None:
+        kind = "audio/pcma" if g711 else "audio/pcm"
+        audio_in = {"turn_detection": detection, "format": {"type": kind}, "transcription": transcription}
         self.driver.client("session.update", session={"type": "realtime", "audio": {"input": audio_in}})
 
     @precondition(lambda self: self.alive)
@@ -414,5 +417,5 @@ class SessionMachine(RuleBasedStateMachine):
         assert not driver.session.busy(driver.now), driver.session.state(driver.now)
 
 
-SessionMachine.TestCase.settings = bounded(60, 1500, stateful_step_count=90 if THOROUGH else 45)
+SessionMachine.TestCase.settings = bounded(200, 1500, stateful_step_count=90 if THOROUGH else 45)
 TestSessionMachine = SessionMachine.TestCase

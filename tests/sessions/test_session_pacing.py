@@ -91,6 +91,15 @@ def test_a_reader_that_stops_holds_at_most_500_ms_of_audio() -> None:
     assert sum(left.send.samples for left in audio(d)) == 10 * RATE
 
 
+def test_the_bound_for_a_slow_reader_is_its_own() -> None:
+    d = started(speed=0, limits=SessionLimits(undelivered_ms=200, lead_ms=1000))
+    d.run(30)
+    assert 0 < d.most_queued * 1000 / RATE <= 200
+    d.set_speed(None)
+    d.settle()
+    assert sum(left.send.samples for left in audio(d)) == 10 * RATE
+
+
 def test_a_reader_that_stops_across_two_answers_holds_no_more() -> None:
     d = started([Say(400, HELLO), End()], speed=0)
     d.engines.answer = [Say(3000, HELLO), End()]

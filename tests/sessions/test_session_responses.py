@@ -262,6 +262,35 @@ def test_late_chunks_of_a_cancelled_response_are_dropped_and_counted() -> None:
     assert len(d.measured("dropped_by_epoch")) == 2
 
 
+def test_a_chunk_of_another_epoch_is_dropped() -> None:
+    d = Driver(auto=False)
+    d.client("response.create")
+    mark = len(d.left)
+    d.feed(i.ResponseText(d.start().response_id, d.start().epoch + 1, "stray"))
+    d.feed(i.ResponseEnded(response_id=d.start().response_id, epoch=d.start().epoch - 1))
+    assert d.since(mark) == []
+
+
+def test_cancel_of_an_answer_that_has_begun_purges_the_tail_of_the_one_before_and_remembers_that() -> None:
+    d = Driver(engines=Engines(answer=[Say(400, "One two three four"), End()]), speed=0)
+    for answer in ([Say(400, "One two three four"), End()], [Say(3000, HELLO), End()]):
+        d.engines.answer = answer
+        d.client("response.create")
+        d.run(0)
+    first, second = d.starts
+    assert [send.response_id for send, _ in d.outbox if send.samples][-1] == second
+    d.set_speed(0.5)
+    d.run(0.3)
+    d.client("response.cancel")
+    d.settle()
+    delivered = sum(left.send.samples for left in d if left.send.response_id == first)
+    assert 0 < delivered < 9600
+    words = d.texts()[0][1].split()
+    assert abs(len(words) - 4 * delivered / 9600) <= 1
+    assert len(words) < 4
+    assert d.session.state(d.now) == "idle"
+
+
 def test_output_audio_buffer_clear_stops_what_is_heard() -> None:
     d = started()
     d.run(1)

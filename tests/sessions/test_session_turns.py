@@ -143,6 +143,15 @@ def test_create_response_false_only_commits() -> None:
     assert [message.text for message in d.start().messages] == ["what is the time"]
 
 
+def test_a_client_that_asks_for_the_answer_itself_gets_one_answer() -> None:
+    d = driver(engines=Engines(asr_delay=0.3))
+    d.turn(pause=512)
+    d.client("response.create")
+    d.settle()
+    assert len(d.of("response.created")) == 1
+    assert [message.text for message in d.start().messages] == ["what is the time"]
+
+
 def test_interrupt_response_false_lets_the_answer_speak_and_answers_afterwards() -> None:
     d = driver({"type": "server_vad", "interrupt_response": False})
     d.turn("what is the time")
@@ -186,6 +195,16 @@ def test_a_turn_without_words_is_not_answered() -> None:
     assert not d.of("response.created")
 
 
+def test_a_turn_without_words_after_an_answer_that_was_heard_is_not_answered_either() -> None:
+    d = driver()
+    d.turn()
+    d.settle()
+    d.turn("")
+    d.settle()
+    assert len(d.of(COMMITTED)) == 2
+    assert len(d.of("response.created")) == 1
+
+
 def test_a_click_opens_no_turn() -> None:
     d = driver()
     d.hear(64, 0.95)
@@ -210,6 +229,16 @@ def test_the_final_transcription_begins_in_the_pause_and_is_forgotten_when_the_c
     d.hear(640, 0.0)
     assert len(d.asked("final")) == 2
     assert len(d.of("response.created")) == 1
+
+
+def test_the_words_of_a_pause_are_not_those_of_the_turn_that_went_on() -> None:
+    d = driver()
+    d.say(640, "I would like")
+    d.hear(320, 0.0)
+    d.say(640, "I would like a pizza")
+    d.client("input_audio_buffer.commit")
+    d.settle()
+    assert d.texts()[0] == ("user", "I would like a pizza")
 
 
 # ---- the idle timeout -----------------------------------------------------------------------------------------------
@@ -242,6 +271,14 @@ def test_the_idle_timeout_commits_an_empty_turn_and_answers_it() -> None:
     item_id = d.left[at].event["item_id"]
     assert d.left[at + 1].event["item_id"] == item_id
     assert d.start().messages[-1].role == "system"
+
+
+def test_the_idle_timeout_without_create_response_is_only_told() -> None:
+    d = driver({**IDLE, "create_response": False})
+    d.client("response.create")
+    d.settle()
+    assert "input_audio_buffer.timeout_triggered" in d.types
+    assert len(d.of("response.created")) == 1
 
 
 def test_the_assistant_asks_only_so_often_in_a_row() -> None:
@@ -354,7 +391,8 @@ def test_turn_detection_switched_on_again_hears_new_turns_and_not_old_scores() -
     update(d, None)
     d.hear(3200, 0.0)
     update(d, {"type": "server_vad"})
-    d.feed(i.SpeechScored(unscored - 768, (0.9, 0.9, 0.9, 0.9)))
+    d.append(bytes(480))
+    d.feed(i.SpeechScored(unscored - 4 * 768, (0.9, 0.9, 0.9, 0.9)))
     assert STARTED not in d.types
     d.turn()
     assert len(d.of(COMMITTED)) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import hypothesis.strategies as st
 import pytest
@@ -191,7 +192,7 @@ def test_spread_loses_no_character_and_fills_the_time(text: str, duration: float
     if words:
         assert words[0].start_ms == 0
         assert words[-1].end_ms == pytest.approx(duration)
-        assert all(a.end_ms == b.start_ms for a, b in zip(words, words[1:], strict=False))
+        assert all(a.end_ms == b.start_ms for a, b in pairwise(words))
 
 
 # ---- input ring -----------------------------------------------------------------------------------------------------

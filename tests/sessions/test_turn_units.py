@@ -143,11 +143,14 @@ def test_other_words_say_something(text: str) -> None:
     assert says_something(text, POLICY)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("Stop!", True), ("wait a moment", True), ("pizza", False), ("", False), ("Don’t do that", True)]
-)
-def test_openers(text: str, expected: bool) -> None:
-    assert opens(text, POLICY) is expected
+@pytest.mark.parametrize("text", ["Stop!", "wait a moment", "Don’t do that"])
+def test_openers(text: str) -> None:
+    assert opens(text, POLICY)
+
+
+@pytest.mark.parametrize("text", ["pizza", "", "..."])
+def test_no_openers(text: str) -> None:
+    assert not opens(text, POLICY)
 
 
 def test_words_are_compared_without_case_and_punctuation() -> None:

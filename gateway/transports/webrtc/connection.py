@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 import msgspec
 
@@ -230,10 +230,17 @@ class WebRtcConnection:
         self._feed = feed
         try:
             try:
-                await self.peer.connect()
+                await self._or_finished(self.peer.connect(), "call connecting")
+                await self._or_finished(self.peer.ended(), "call")
             except PeerFailed as failure:
                 return Closing(1006, CLOSED_BY.get(failure.reason, "failed"))
-            return await self._until_over()
+            if self._overflowed:
+                return Closing(1013, "slow_reader")
+            if self._finish is None:
+                return Closing(1006, CLOSED_BY.get(self.peer.reason, "failed"))
+            by = "client" if self._by_caller else "server"
+            await self._flush()
+            return Closing(self._finish[0], by)
         finally:
             self._feed = None
             if self._transcript_timer is not None:
@@ -242,22 +249,21 @@ class WebRtcConnection:
                 sideband.finish(*(self._finish or (1000, "The call is over.")))
             await self.peer.close()
 
-    async def _until_over(self) -> Closing:
-        ended = asyncio.create_task(self.peer.ended(), name="call ended")
+    async def _or_finished(self, step: Coroutine[Any, Any, None], name: str) -> None:
+        """Await `step`, or give it up when the connection is to be finished. Raises what it raises."""
+        if self._finished.is_set():
+            step.close()
+            return
+        doing = asyncio.create_task(step, name=name)
         finished = asyncio.create_task(self._finished.wait(), name="call finished")
         try:
-            await asyncio.wait((ended, finished), return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                return Closing(1006, CLOSED_BY.get(self.peer.reason, "failed"))
-            if self._finish is None:
-                return Closing(1013, "slow_reader")
-            by = "client" if self._by_caller else "server"
-            await self._flush()
-            return Closing(self._finish[0], by)
+            await asyncio.wait((doing, finished), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
         finally:
-            for task in (ended, finished):
+            for task in (doing, finished):
                 task.cancel()
-            await asyncio.gather(ended, finished, return_exceptions=True)
+            await asyncio.gather(doing, finished, return_exceptions=True)
 
     async def _flush(self) -> None:
         """Give what is queued a moment to leave."""

@@ -184,9 +184,9 @@ def _choose_codec(audio: Section, limits: WebRtcLimits) -> Codec:
         red = by_name.get("red/48000/2") if limits.red else None
         return Codec(name="opus", payload_type=opus, red_type=red)
     for name in ("PCMU", "PCMA"):
-        number = by_name.get(f"{name}/8000".lower(), by_name.get(f"{name}/8000/1".lower()))
-        if number is not None:
-            return Codec(name=name, payload_type=number)
+        plain = by_name.get(f"{name}/8000".lower(), by_name.get(f"{name}/8000/1".lower()))
+        if plain is not None:
+            return Codec(name=name, payload_type=plain)
     raise BadOffer("The offer has no audio codec that the server speaks: opus/48000/2, PCMU/8000 or PCMA/8000.", "no_common_codec")
 
 

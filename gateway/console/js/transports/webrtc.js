@@ -8,6 +8,8 @@ import { Problem } from "../problems.js";
 import { parse } from "./websocket.js";
 
 const CONNECT_TIMEOUT = 10000;
+const AUDIBLE = 0.003; // root mean square
+const LINGER = 400; // ms of silence inside an answer
 
 /** See `connect.js` for what a transport is. */
 export class WebRtcTransport {
@@ -21,7 +23,8 @@ export class WebRtcTransport {
   #outputLevel = () => 0;
   #speaker = el("audio", { autoplay: true });
   #open = "off";
-  #playing = false;
+  #playing = null; // what the server last said of its output buffer; null: nothing yet
+  #audibleAt = -Infinity;
   #location = null;
   #handlers;
 
@@ -56,7 +59,7 @@ export class WebRtcTransport {
   }
 
   stopPlayback() {
-    if (this.#playing) this.send({ type: "output_audio_buffer.clear" });
+    if (this.playing) this.send({ type: "output_audio_buffer.clear" });
     return []; // the server says what was cut
   }
 
@@ -64,12 +67,15 @@ export class WebRtcTransport {
     return null;
   }
 
+  /** As the server says; one that does not is listened to. */
   get playing() {
-    return this.#playing;
+    return this.#playing ?? performance.now() - this.#audibleAt < LINGER;
   }
 
   levels() {
-    return { input: this.#open === "open" ? this.#inputLevel() : 0, output: this.#outputLevel() };
+    const output = this.#outputLevel();
+    if (output > AUDIBLE) this.#audibleAt = performance.now();
+    return { input: this.#open === "open" ? this.#inputLevel() : 0, output };
   }
 
   async close() {
@@ -104,7 +110,7 @@ export class WebRtcTransport {
     await peer.setRemoteDescription({ type: "answer", sdp: await answer.text() });
     await this.#connected(signal);
     peer.onconnectionstatechange = () => this.#stateChanged();
-    this.#channel.onclose = () => this.#handlers.onclose({ code: 1000, reason: "" });
+    this.#channel.onclose = () => this.#hungUp({ code: 1000, reason: "" });
   }
 
   #offerMicrophone(stream) {
@@ -145,7 +151,12 @@ export class WebRtcTransport {
 
   #stateChanged() {
     const state = this.peer.connectionState;
-    if (state === "failed" || state === "closed") this.#handlers.onclose({ code: 1006, reason: "No more packets came from the server." });
+    if (state === "failed" || state === "closed") this.#hungUp({ code: 1006, reason: "No more packets came from the server." });
+  }
+
+  #hungUp(close) {
+    this.#location = null; // there is nothing left to hang up
+    this.#handlers.onclose(close);
   }
 
   #receive(data) {
