@@ -2,6 +2,8 @@
 
 interface       what every voice client can do, whatever its transport
 realtime        the WebSocket client
+webrtc          the WebRTC client
+media_caller    a WebRTC caller for measurements
 audio_sender    sends audio as a microphone does: frames on absolute deadlines
 player          plays what arrives in real time and knows what was heard
 microphone      the same two on a sound card (extra `mic`)

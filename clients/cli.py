@@ -16,10 +16,11 @@ from .audio_sender import AudioSender
 from .call import Call
 from .call_recording import save_call
 from .errors import CallFailed, NoAnswer
+from .interface import VoiceClient
 from .microphone import SoundCard
 from .player import Player, SimulatedPlayer
 from .printer import Printer
-from .realtime import RealtimeClient, connect
+from .realtime import connect
 
 app = typer.Typer(help="Speak with a voice server.", no_args_is_help=False)
 
@@ -39,6 +40,7 @@ def talk(
     instructions: Annotated[str | None, typer.Option(help="The assistant's instructions.")] = None,
     frame_ms: Annotated[int, typer.Option(help="Milliseconds of audio in each event.", min=10, max=200)] = 20,
     wait: Annotated[float, typer.Option(help="With --file: seconds to wait for the answer to begin.", min=0)] = 15.0,
+    webrtc: Annotated[bool, typer.Option("--webrtc", help="Call over WebRTC, as a browser does, instead of a WebSocket.")] = False,
 ) -> None:
     """Speak with the server and see the conversation as it goes. Interrupt it whenever you like.
 
@@ -53,7 +55,7 @@ def talk(
         raise typer.Exit(USAGE) from error
     settings = {"voice": voice, "instructions": instructions}
     try:
-        asyncio.run(_talk(console, url, model, api_key, speech, save, settings, frame_ms, wait))
+        asyncio.run(_talk(console, url, model, api_key, speech, save, settings, frame_ms, wait, webrtc))
     except CallFailed as error:
         console.print(Text(str(error), style="red"))
         raise typer.Exit(USAGE if "extra" in str(error) or "sound card" in str(error) else FAILED) from error
@@ -71,10 +73,11 @@ async def _talk(
     settings: dict[str, str | None],
     frame_ms: int,
     wait: float,
+    webrtc: bool,
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         card = await stack.enter_async_context(SoundCard(frame_ms)) if speech is None else None
-        client = await connect(url, model=model, api_key=api_key)
+        client = await _connect(url, model, api_key, webrtc)
         player: Player = card.player if card is not None else SimulatedPlayer()
         sender = AudioSender(client.send_audio, frame_ms=frame_ms) if card is None else MicrophoneSender(client, card, frame_ms)
         printer = stack.enter_context(Printer(console))
@@ -93,10 +96,19 @@ async def _talk(
                 console.print(Text(f"The call is in {save}", style="dim"))
 
 
+async def _connect(url: str, model: str, api_key: str | None, webrtc: bool) -> VoiceClient:
+    """The client of the wanted transport. Raises `CouldNotConnect`."""
+    if not webrtc:
+        return await connect(url, model=model, api_key=api_key)
+    from . import webrtc as calls  # aiortc takes most of a second to import
+
+    return await calls.connect(url, model=model, api_key=api_key)
+
+
 class MicrophoneSender(AudioSender):
     """Sends what the microphone hears, as it comes."""
 
-    def __init__(self, client: RealtimeClient, card: SoundCard, frame_ms: int) -> None:
+    def __init__(self, client: VoiceClient, card: SoundCard, frame_ms: int) -> None:
         super().__init__(client.send_audio, frame_ms=frame_ms)
         self._card = card
         self._to = client.send_audio

@@ -42,6 +42,9 @@ class Arrival:
     timestamp: int
     marker: bool
     payload: bytes
+    """Without the wrapping of redundant audio."""
+    redundant: bool = False
+    """Whether the frame before came along with it."""
 
 
 class MediaCaller:
@@ -190,7 +193,10 @@ class MediaCaller:
                 plain = self._srtp_in.unprotect(data)
             except pylibsrtp.Error:
                 return
-            self.arrivals.append(Arrival(time.monotonic(), sequence, timestamp, bool(second & 0x80), plain[12:]))
+            payload, redundant = plain[12:], second & 0x7F == RED_TYPE
+            if redundant:
+                payload, redundant = _primary(payload)
+            self.arrivals.append(Arrival(time.monotonic(), sequence, timestamp, bool(second & 0x80), payload, redundant))
 
     async def _report(self) -> None:
         """Tell the server once a second what was lost."""
@@ -220,6 +226,15 @@ class MediaCaller:
     def _state(self) -> None:
         if self._connection.connectionState == "connected":
             self._connected.set()
+
+
+def _primary(payload: bytes) -> tuple[bytes, bool]:
+    """The newest frame of a redundant payload (RFC 2198), and whether an older one is with it."""
+    position, older = 0, 0
+    while payload[position] & 0x80:
+        older += int.from_bytes(payload[position + 2 : position + 4], "big") & 0x3FF
+        position += 4
+    return payload[position + 1 + older :], older > 0
 
 
 async def keep_talking(callers: Sequence[MediaCaller], frames: Sequence[bytes], until: float) -> float:

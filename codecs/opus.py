@@ -48,6 +48,8 @@ _SET_COMPLEXITY = 4010
 _SET_INBAND_FEC = 4012
 _SET_PACKET_LOSS_PERC = 4014
 _SET_DTX = 4016
+_SET_SIGNAL = 4024
+_SIGNAL_VOICE = 3001
 _RESET_STATE = 4028
 _SET_FORCE_MODE = 11002
 """Of opus_private.h: every libopus since 1.1 has it. Where it is refused, the encoder chooses the mode by itself."""
@@ -140,6 +142,8 @@ class OpusEncoder:
         self.mode = Mode.HYBRID if lossy else Mode.CELT
         self._control(_SET_INBAND_FEC, int(lossy))
         self._control(_SET_PACKET_LOSS_PERC, min(100, max(0, loss_percent)))
+        # Taken for voice the encoder uses its speech coder, which alone can carry the copy; left alone it would often not.
+        self._control(_SET_SIGNAL, _SIGNAL_VOICE if lossy else _AUTO)
         # Refused by a library that lacks it: then the encoder itself chooses, at a higher cost.
         self._lib.opus_encoder_ctl(self._state, _SET_FORCE_MODE, self._ffi.cast("int32_t", self.mode.value))
 

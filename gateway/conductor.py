@@ -161,6 +161,7 @@ class Conductor:
             self.figures.crashed("tasks")
         if self._recording is not None:
             self._recording.close()
+            await self._recording.written()
 
     def _note_format(self) -> None:
         """Tell the connection in what format audio comes, when that has changed."""

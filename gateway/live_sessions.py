@@ -100,6 +100,7 @@ class LiveSessions:
 
         Raises a 429 `ApiError` with `retry-after` when there is none. Whoever is admitted calls `leave` in the end.
         """
+        self._look()  # who has begun to speak since the last sweep must not be evicted for this one
         decision = self.registry.admit(session_id, self._clock())
         if isinstance(decision, decisions.Queued):
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -145,6 +146,8 @@ class LiveSessions:
             self._empty.set()
         self._seen.pop(session_id, None)
         self._metrics.sessions_ended.labels(reason).inc()
+        if self._waiting:
+            self._look()
         self._carry_out(self.registry.remove(session_id, self._clock()))
 
     def close_waiting_room(self) -> None:
@@ -157,6 +160,15 @@ class LiveSessions:
     def open(self) -> None:
         """Begin to look after the sessions."""
         self._sweeper = asyncio.create_task(self._sweep(), name="session sweeper")
+        self._sweeper.add_done_callback(self._swept)
+
+    def _swept(self, sweeper: asyncio.Task[None]) -> None:
+        """The sweeper ends only when it is told to; a fault in it must neither go unseen nor leave sessions that never end."""
+        if sweeper.cancelled():
+            return
+        log.error("session sweeper crashed", exc_info=sweeper.exception())
+        self._metrics.crashes.labels("sweeper").inc()
+        self.open()
 
     async def close(self) -> None:
         """Stop looking after them."""
@@ -171,6 +183,11 @@ class LiveSessions:
 
     def sweep(self) -> None:
         """Tell the registry what the sessions do, and carry out what has become due."""
+        self._look()
+        self._carry_out(self.registry.due(self._clock()))
+
+    def _look(self) -> None:
+        """Tell the registry what the sessions do: O(sessions)."""
         now = self._clock()
         for session_id, live in list(self._live.items()):
             session = live.conductor.session
@@ -179,7 +196,6 @@ class LiveSessions:
                 self._seen[session_id] = seen
                 self.registry.touch(session_id, session.last_activity)
                 self.registry.set_busy(session_id, seen[1], now)
-        self._carry_out(self.registry.due(now))
 
     def _carry_out(self, todo: Iterable[decisions.Decision]) -> None:
         for decision in todo:
@@ -244,6 +260,15 @@ class LiveSessions:
         yield gauge(
             "antiphon_queue_depth", "What waits in the sessions' queues", [({"queue": name}, depth) for name, depth in queues.items()]
         )
+        yield gauge("antiphon_tasks", "Tasks of the event loop", [({}, _tasks())])
+
+
+def _tasks() -> int:
+    """How many tasks the running event loop has; 0 outside of one."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0
 
 
 def _full(retry_after: int) -> ApiError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
+import time
 from pathlib import Path
 
 from ..sessions.recording import Recorder, RecordingHeader
@@ -14,7 +16,8 @@ log = logger("gateway.recordings")
 
 SUFFIX = ".antiphon"
 QUEUE_BOUND = 4096
-"""Frames on their way to the disk; policy: the recording ends when it is full."""
+QUEUE_BYTES = 64 * 1024 * 1024
+"""Frames on their way to the disk, and their bytes; policy: the recording ends beyond either."""
 CLOSE_TIMEOUT = 5.0
 
 
@@ -25,6 +28,9 @@ class Recording:
         self.path = path
         self._frames: queue.Queue[bytes | None] = queue.Queue(QUEUE_BOUND)
         self._fault: OSError | None = None
+        self._put_bytes = 0
+        self._written_bytes = 0
+        """Counted on either side of the queue: what is on its way is the difference."""
         self._thread = threading.Thread(target=self._write, name=f"recording {path.name}", daemon=True)
         self._thread.start()
         self.recorder = Recorder(self._put, header, max_bytes=max_bytes)
@@ -38,23 +44,31 @@ class Recording:
         except queue.Full:
             self._fault = self._fault or OSError("the disk is too slow")
 
-    def join(self) -> None:
-        """Wait, in bounded time, until the file is complete."""
-        self._thread.join(CLOSE_TIMEOUT)
+    async def written(self) -> None:
+        """Wait, at most `CLOSE_TIMEOUT` seconds, until the file is complete: the thread would not outlive the process."""
+        ends = time.monotonic() + CLOSE_TIMEOUT
+        while self._thread.is_alive() and time.monotonic() < ends:  # noqa: ASYNC110 - a thread tells nobody
+            await asyncio.sleep(0.005)
 
     def _put(self, frame: bytes) -> None:
         if self._fault is not None:
             raise self._fault
+        if self._put_bytes - self._written_bytes > QUEUE_BYTES:
+            raise OSError("the disk is too slow")
         try:
             self._frames.put_nowait(frame)
         except queue.Full:
             raise OSError("the disk is too slow") from None
+        self._put_bytes += len(frame)
 
     def _write(self) -> None:
         try:
             with self.path.open("wb") as file:
                 while (frame := self._next()) is not None:
                     file.write(frame)
+                    if self._frames.empty():
+                        file.flush()
+                    self._written_bytes += len(frame)
         except OSError as error:
             self._fault = error
 

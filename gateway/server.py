@@ -21,6 +21,7 @@ from .errors import SettingsError
 from .logs import logger
 from .service import Gateway
 from .settings import Settings
+from .transports.uvicorn_http import BoundedHttp
 from .transports.uvicorn_socket import DirectWebSocket
 
 log = logger("gateway.server")
@@ -109,6 +110,7 @@ async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *,
     settings = gateway.settings
     config = uvicorn.Config(
         app,
+        http=BoundedHttp,
         ws=DirectWebSocket,
         ws_max_size=2 * settings.websocket_limits().max_event_bytes,
         ws_per_message_deflate=False,

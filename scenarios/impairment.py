@@ -76,7 +76,7 @@ async def run(setting: Setting) -> bool:
     """All of it, in about two minutes; whether the aims were met."""
     report = Report("impairment", [])
     async with setting.server() as server:
-        steps = (_uplinks, _burst, _clear, _rebinding, _gone, _cycles, _bad_offers)
+        steps = (_uplinks, _burst, _downlinks, _clear, _rebinding, _gone, _cycles, _bad_offers)
         for step in steps:
             setting.console.print(Text(step.__doc__ or "", style="dim"))
             await step(setting, server, report)
@@ -156,6 +156,27 @@ async def _burst(setting: Setting, server: Server, report: Report) -> None:
 
 
 # ---- the server's audio ---------------------------------------------------------------------------------------------
+
+
+async def _downlinks(setting: Setting, server: Server, report: Report) -> None:
+    """What of the server's audio a caller cannot repair at 10 % loss, once it has reported the loss."""
+    link = ImpairedLink(seed=9)
+    caller = await _call(setting, server, link, red=True)
+    await _ask(caller)
+    link.down = Impairment(loss=0.10)
+    await keep_talking([caller], speech(), time.monotonic() + 4)
+    mark = len(caller.arrivals)
+    await keep_talking([caller], speech(), time.monotonic() + 6)
+    lost = repaired = 0
+    for before, after in itertools.pairwise(caller.arrivals[mark:]):
+        missing = (after.sequence - before.sequence - 1) & 0xFFFF
+        lost += missing
+        repaired += missing > 0 and (after.redundant or opus.has_fec(after.payload))
+    total = len(caller.arrivals) - mark + lost
+    left = 100 * (lost - repaired) / max(1, total)
+    _note(report, "beyond repair at the caller, 10 % loss", f"{left:.1f} %", "<= 3 %", left <= 3, f"{lost} of {total} lost")
+    await caller.close()
+    link.close()
 
 
 async def _ask(caller: MediaCaller) -> None:

@@ -24,7 +24,7 @@ from .script import Action, Say, utterances
 from .server import Server
 
 MODEL = "antiphon-voice"
-CONFIRM_WINDOW_MS = 480
+CONFIRM_WINDOW_MS = 768
 """The server's default confirm window: the interruption's aim counts from its end."""
 
 

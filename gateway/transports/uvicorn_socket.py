@@ -11,14 +11,19 @@ import asyncio
 from asyncio.transports import BaseTransport, Transport
 from typing import cast
 
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 EXTENSION = "antiphon.socket"
 """The key in the ASGI scope's extensions under which the application finds its `SocketControl`."""
 
 ABORT_AFTER = 2.0
-"""Seconds that a reader that stopped has to take the close frame before its connection is cut."""
+"""Seconds that the other side has to take our last bytes before its connection is cut: one that stopped reading never would."""
+MAX_FRAGMENTS = 16_384
+"""Frames of one message. Their sizes are limited by the protocol, their number (they may be empty) is not."""
 
 
 class SocketControl:
@@ -41,16 +46,80 @@ class SocketControl:
 
 
 class DirectWebSocket(WebSocketsSansIOProtocol):
-    """See the module's docstring."""
+    """See the module's docstring. However a connection ends, it is gone in bounded time."""
+
+    _abort_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         cast(Transport, transport).set_write_buffer_limits(high=0)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            super().data_received(data)
+        except UnicodeError:  # a header that should be ASCII and is not
+            self._refuse_handshake()
+        else:
+            if self.conn.handshake_exc is not None and not self.handshake_initiated:  # websockets could not read the request
+                self._refuse_handshake()
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.response.status_code == 101:
             cast(dict[str, object], self.scope["extensions"])[EXTENSION] = SocketControl(self)
+        else:
+            self._cut_in(ABORT_AFTER)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        if self.close_sent and self.handshake_complete:
+            raise ClientDisconnected  # the client broke the protocol, or its keepalive ran out: for uvicorn that is our mistake
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # it has been refused; without this uvicorn logs an error
+
+    def handle_ping(self) -> None:
+        """Answer, unless the client does not even take what was sent before: pongs must not pile up for it."""
+        pong = b"".join(self.conn.data_to_send())
+        if self.writable.is_set():
+            self.transport.write(pong)
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < MAX_FRAGMENTS:
+            super().handle_cont(event)
+        elif not self.close_sent:
+            self.fail(CloseCode.MESSAGE_TOO_BIG, f"A message may have at most {MAX_FRAGMENTS} frames.")
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):
+            self.frames = []
+            self.fail(CloseCode.INVALID_DATA, "A text frame must be valid UTF-8.")
+        else:
+            super().send_receive_event_to_app()
+
+    def handle_close(self, event: Frame) -> None:
+        super().handle_close(event)
+        self._cut_in(ABORT_AFTER)
+
+    def handle_parser_exception(self) -> None:
+        super().handle_parser_exception()
+        self._cut_in(ABORT_AFTER)
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._cut_in(ABORT_AFTER)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._cut_in(ABORT_AFTER)
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        self._cut_in(ABORT_AFTER if self.close_timer is None else self.close_timeout)
 
     def fail(self, code: int, reason: str) -> None:
         if self.close_sent or self.disconnected:
@@ -60,4 +129,25 @@ class DirectWebSocket(WebSocketsSansIOProtocol):
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.transport.close()
-        self.close_timer = asyncio.get_running_loop().call_later(ABORT_AFTER, self.transport.abort)
+        self._cut_in(ABORT_AFTER)
+
+    def _refuse_handshake(self) -> None:
+        """Answer a request that is no WebSocket handshake at all; uvicorn would leave it waiting."""
+        if not self.handshake_complete:
+            self.handshake_complete = self.close_sent = True
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.close()
+            self._cut_in(ABORT_AFTER)
+
+    def _cut_in(self, seconds: float) -> None:
+        """Cut the connection after so long, unless it has ended by then. The first call counts."""
+        if self._abort_timer is None and not self.disconnected:
+            self._abort_timer = asyncio.get_running_loop().call_later(seconds, self.transport.abort)
+
+
+def _is_text(frames: list[bytes]) -> bool:
+    try:
+        b"".join(frames).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

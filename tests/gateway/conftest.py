@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,8 @@ from antiphon.gateway.app import create_app
 from antiphon.gateway.server import listen, serve_until
 from antiphon.gateway.service import Gateway
 from antiphon.gateway.settings import load_settings
+from antiphon.scenarios.server import Server
+from antiphon.tests.gateway.outside import Outside
 
 PATIENCE = 10.0
 
@@ -110,3 +112,40 @@ async def server(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.chdir(tmp_path)
     async with serving() as running:
         yield running
+
+
+CONFIGURATION = """
+[server]
+pipelines = ["tone"]
+log_format = "json"
+
+[registry]
+capacity = 8
+waiting = 4
+waiting_s = 2.0
+evict_after_s = 1000.0
+
+[connection]
+errors_per_minute = 1000000
+
+[recording]
+on = true
+folder = "{recordings}"
+"""
+
+
+@pytest.fixture(scope="module")
+def tone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+    """`antiphon serve` in a process of its own, with the tone pipeline, eight places and recording on. It has to end in order,
+    without a fault in its log, whatever the tests did to it."""
+    folder = tmp_path_factory.mktemp("tone")
+    config = folder / "antiphon.toml"
+    config.write_text(CONFIGURATION.format(recordings=folder / "recordings"))
+    running = Server(log=folder / "server.log", options=("--config", str(config)))
+    asyncio.run(running.__aenter__())
+    outside = Outside(running, folder / "recordings")
+    try:
+        yield outside
+        outside.assert_well()
+    finally:
+        asyncio.run(running.__aexit__(None, None, None))

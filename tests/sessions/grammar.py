@@ -199,6 +199,7 @@ class Grammar:
         elif kind == "conversation.item.deleted":
             self.order.remove(event["item_id"])
             del self.items[event["item_id"]]
+            self._transcribed.discard(event["item_id"])  # the client may use the id again
         else:
             item_id = event["item"]["id"] if kind == "conversation.item.retrieved" else event["item_id"]
             assert item_id in self.items

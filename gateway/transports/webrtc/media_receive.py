@@ -66,6 +66,24 @@ class _Waiting(NamedTuple):
     arrival: float
 
 
+class _NoDecoder:
+    """The decoder of a track that is over."""
+
+    clock_rate = 48_000
+
+    def samples(self, payload: bytes) -> int:
+        return 0
+
+    def decode(self, payload: bytes) -> None:
+        return None
+
+    def recover(self, samples: int, following: bytes) -> None:
+        return None
+
+    def conceal(self, samples: int) -> bytes:
+        return bytes(2 * samples)
+
+
 class MediaReceiver:
     """One track. `packet` takes decrypted RTP, `tick` must be called every 20 ms or so; `heard` gets PCM at once, in order.
 
@@ -101,6 +119,12 @@ class MediaReceiver:
         self._filled = 0
         self._given_up_at: dict[int, float] = {}
         self._reordered_at = 0.0
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._buffer.clear()
+        self._decoders = {}
+        self._decoder = _NoDecoder()
 
     # ---- what comes in ----------------------------------------------------------------------------------------------
 

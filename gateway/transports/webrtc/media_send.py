@@ -60,9 +60,24 @@ class _Piece:
         return len(self.pcm) - self.position
 
 
+class _NoEncoder:
+    """The encoder of a track that is over."""
+
+    clock_rate = 48_000
+    discontinuous = True
+
+    def encode(self, frame: bytes) -> bytes:
+        return b"\0"
+
+    def protect(self, loss_percent: int) -> None:
+        pass
+
+
 class MediaSender:
-    """One track. `play` queues, `purge` drops, `tick` sends. `send` gets RTP packets in the clear and returns whether they left;
-    `delivered(response_id, samples)` is told what of the queue went out.
+    """One track. `play` queues, `purge` drops, `tick` sends.
+
+    `red_type`: the payload type of redundant audio, if agreed. `send` gets RTP packets in the clear and returns whether they
+    left; `delivered(response_id, samples)` is told what of the queue went out.
 
     Bound of the queue: `max_samples`; policy: what comes beyond it is dropped and counted (the session paces itself far below).
     """
@@ -72,6 +87,7 @@ class MediaSender:
         encoder: TrackEncoder,
         *,
         payload_type: int,
+        red_type: int | None = None,
         send: Callable[[bytes], bool],
         delivered: Callable[[str, int], None],
         max_samples: int,
@@ -88,6 +104,8 @@ class MediaSender:
         """While the caller may be gone nothing is taken from the queue, so that its session stops making more."""
         self._encoder = encoder
         self._payload_type = payload_type
+        self._red_type = red_type
+        self._before: tuple[int, bytes] | None = None
         self._send = send
         self._delivered = delivered
         self._max_samples = max_samples
@@ -133,6 +151,12 @@ class MediaSender:
         self.queued -= samples
         self.stats.purged_samples += samples
         return Purged(len(stale), samples)
+
+    def close(self) -> None:
+        """Nothing more will be sent."""
+        self._pieces.clear()
+        self.queued = 0
+        self._encoder = _NoEncoder()
 
     def _take(self) -> tuple[bytes, list[tuple[str, int]]] | None:
         """The next frame and whose samples are in it; None: there is nothing to say."""
@@ -212,9 +236,15 @@ class MediaSender:
 
     def _leave(self, payload: bytes, *, marker: bool) -> None:
         self._sequence = (self._sequence + 1) & 0xFFFF
-        if self._send(rtp.build(self._payload_type, marker, self._sequence, self._timestamp, self.ssrc, payload)):
+        kind, body = self._payload_type, payload
+        if self._red_type is not None and self._lossy_at is not None:
+            # While packets are lost each carries the frame before it as well, if the caller has agreed to that.
+            older = [] if self._before is None else [((self._timestamp - self._before[0]) & 0xFFFFFFFF, self._before[1])]
+            kind, body = self._red_type, rtp.build_red(kind, payload, older)
+        self._before = (self._timestamp, payload)
+        if self._send(rtp.build(kind, marker, self._sequence, self._timestamp, self.ssrc, body)):
             self.stats.packets += 1
-            self.stats.octets += len(payload)
+            self.stats.octets += len(body)
             self.stats.protected += self._lossy_at is not None
             self._sent_timestamp = self._timestamp
             self._sent_ntp = ntp_now()

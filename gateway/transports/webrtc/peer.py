@@ -78,6 +78,7 @@ class Peer:
         self.sender = MediaSender(
             encoder,
             payload_type=offer.codec.payload_type,
+            red_type=offer.codec.red_type,
             send=self._send_rtp,
             delivered=events.delivered,
             max_samples=limits.playout_ms * 24,
@@ -277,6 +278,10 @@ class Peer:
                     continue  # a layer that does not answer must not keep the others from closing
         finally:
             self._mux.leave(self._member)
+            # What holds memory outside Python goes now, and not when the garbage collector next looks.
+            self.receiver.close()
+            self.sender.close()
+            self._srtp = None
 
 
 def _codecs(codec: sdp.Codec, limits: WebRtcLimits) -> tuple[TrackDecoder, TrackEncoder]:

@@ -21,6 +21,8 @@ from .aiortc_hooks import BINDING_REQUEST, Address, IceHandle, IceSide, authenti
 
 DRAIN = 64
 """Datagrams read in one go before others have the event loop."""
+COALESCE_FROM, COALESCE_S = 8, 0.003
+"""With so many calls the socket is looked at every 3 ms while packets come, and not for each: far fewer wake-ups, 1.5 ms later."""
 RECEIVE_BUFFER = 4 * 1024 * 1024
 MAX_ADDRESSES = 16
 """Source addresses that one call may have; more are ignored, so that a call cannot be made to send STUN to the whole world."""
@@ -64,6 +66,8 @@ class _Socket:
         self.sock = sock
         self.index = index
         self.host, self.port = sock.getsockname()[:2]
+        self.timer: asyncio.TimerHandle | None = None
+        """Set while the socket is looked at by the clock."""
 
 
 class _SharedTransport:
@@ -120,6 +124,8 @@ class UdpMux:
     def close(self) -> None:
         """Stop reading and close the sockets."""
         for entry in self._sockets:
+            if entry.timer is not None:
+                entry.timer.cancel()
             self._loop.remove_reader(entry.sock.fileno())
             entry.sock.close()
 
@@ -162,16 +168,32 @@ class UdpMux:
     # ---- datagrams --------------------------------------------------------------------------------------------------
 
     def _readable(self, entry: _Socket) -> None:
+        """Something came. With many calls look again a moment later, for whatever has come by then, instead of at every packet."""
+        self._drain(entry)
+        if len(self._by_ufrag) >= COALESCE_FROM:
+            self._loop.remove_reader(entry.sock.fileno())
+            entry.timer = self._loop.call_later(COALESCE_S, self._look_again, entry)
+
+    def _look_again(self, entry: _Socket) -> None:
+        if self._drain(entry):
+            entry.timer = self._loop.call_later(COALESCE_S, self._look_again, entry)
+        else:
+            entry.timer = None
+            self._loop.add_reader(entry.sock.fileno(), self._readable, entry)
+
+    def _drain(self, entry: _Socket) -> int:
+        """Handle what has come; how many datagrams that were."""
         receive = entry.sock.recvfrom
-        for _ in range(DRAIN):
+        for count in range(DRAIN):
             try:
                 data, address = receive(2048)
             except (BlockingIOError, InterruptedError):
-                return
+                return count
             except OSError:
                 continue  # an ICMP error of an earlier datagram
             if data:
                 self._datagram(entry.index, data, address)
+        return DRAIN
 
     def _datagram(self, index: int, data: bytes, address: Address) -> None:
         member = self._by_address.get((index, address))

@@ -158,6 +158,29 @@ async def test_chromium_is_heard_through_packet_loss(
     link.close()
 
 
+async def test_chromium_hears_through_packet_loss(server: RunningServer, tmp_path: Path) -> None:
+    """One packet in ten is lost on the way to the browser: once it has said so, it conceals little of that."""
+    link = ImpairedLink(seed=5)
+    async with browser(tmp_path, voice(1)) as context:
+        page = await open_harness(context, server, link)
+        await page.evaluate("([base, session]) => call(base, session)", [server.url, QUIET])
+        await page.evaluate("text => ask(text)", LONG * 2)
+        await page.wait_for_timeout(1_000)
+        link.down = Impairment(loss=0.10)
+        sender = only_call(server).connection.peer.sender
+        await eventually(lambda: sender.stats.protected > 10, within=10)
+        (before,) = await page.evaluate("stats('inbound-rtp', 'audio')")
+        await page.wait_for_timeout(6_000)
+        (after,) = await page.evaluate("stats('inbound-rtp', 'audio')")
+        concealed = (after["concealedSamples"] - before["concealedSamples"]) / (
+            after["totalSamplesReceived"] - before["totalSamplesReceived"]
+        )
+        print(f"concealed {concealed:.1%}, lost {after['packetsLost'] - before['packetsLost']}")
+        assert concealed < 0.04
+        await page.evaluate("peer.close()")
+    link.close()
+
+
 async def test_a_killed_browser_is_let_go_within_15_seconds(server: RunningServer, tmp_path: Path) -> None:
     async with browser(tmp_path, voice(2)) as context:
         page = await open_harness(context, server)

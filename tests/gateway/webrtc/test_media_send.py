@@ -34,13 +34,14 @@ class PlainEncoder:
 class Track:
     """A sender and everything that left it."""
 
-    def __init__(self, encoder: TrackEncoder | None = None) -> None:
+    def __init__(self, encoder: TrackEncoder | None = None, red: int | None = None) -> None:
         self.packets: list[rtp.RtpPacket] = []
         self.delivered: list[tuple[str, int]] = []
         self.encoder = encoder or PlainEncoder()
         self.sender = MediaSender(
             self.encoder,
             payload_type=111,
+            red_type=red,
             send=self._leave,
             delivered=lambda response, samples: self.delivered.append((response, samples)),
             max_samples=48_000,
@@ -171,6 +172,37 @@ def test_reported_loss_turns_protection_on_and_its_end_off() -> None:
     assert encoder.mode is opus.Mode.CELT
     track.sender.reported(ReportBlock(track.sender.ssrc + 1, 0.5, 0, 0, 0, 0, 0), 13)
     assert encoder.mode is opus.Mode.CELT
+
+
+def test_protected_speech_carries_copies_for_callers_without_redundant_audio() -> None:
+    t = np.arange(48_000) / 24_000
+    phase = 2 * np.pi * np.cumsum(125 + 25 * np.sin(2 * np.pi * 0.6 * t)) / 24_000
+    speech = sum(np.sin(k * phase) / k for k in range(1, 20)) * (0.55 + 0.45 * np.sin(2 * np.pi * 3.5 * t)) * 0.2
+    track = Track(OpusTrackEncoder(bitrate=48_000, complexity=5))
+    track.sender.play(pcm.from_float(speech.astype(np.float32)))
+    track.tick(20)
+    assert not any(opus.has_fec(packet.payload) for packet in track.packets)
+    track.sender.reported(ReportBlock(track.sender.ssrc, 0.03, 0, 0, 0, 0, 0), 1)
+    mark = len(track.packets)
+    track.tick(75)
+    assert sum(opus.has_fec(packet.payload) for packet in track.packets[mark:]) > 37
+
+
+def test_while_packets_are_lost_each_carries_the_frame_before_it() -> None:
+    track = Track(red=63)
+    track.sender.play(TONE)
+    track.tick(2)
+    assert {packet.payload_type for packet in track.packets} == {111}
+    track.sender.reported(ReportBlock(track.sender.ssrc, 0.1, 0, 0, 0, 0, 0), 1)
+    track.tick(3)
+    assert [packet.payload_type for packet in track.packets[2:]] == 3 * [63]
+    for before, packet in itertools.pairwise(track.packets[1:]):
+        older, primary = rtp.parse_red(packet.payload)
+        assert (older.offset, older.payload_type, primary.payload_type) == (960, 111, 111)
+        assert older.payload == (rtp.parse_red(before.payload)[-1].payload if before.payload_type == 63 else before.payload)
+    track.sender.reported(ReportBlock(track.sender.ssrc, 0.0, 0, 0, 0, 0, 0), 12)
+    track.tick()
+    assert track.packets[-1].payload_type == 111
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,6 +9,8 @@ import threading
 
 import psutil
 import pytest
+from aiortc import RTCRtpSender
+from antiphon.codecs import pcm
 from antiphon.gateway.transports.webrtc.errors import PeerFailed
 from antiphon.gateway.transports.webrtc.udp_mux import MAX_ADDRESSES
 from antiphon.tests.gateway.webrtc.caller import TONE, Caller, answer, eventually, house, in_call
@@ -26,6 +28,25 @@ async def test_audio_and_events_go_both_ways() -> None:
         await eventually(lambda: len(caller.heard) > 50)
         assert call.peer.receiver.stats.concealed == 0
         assert call.peer.receiver.packets_lost == 0
+
+
+async def test_a_caller_without_opus_speaks_g711() -> None:
+    async with house(connect_timeout_s=5) as home:
+        caller = Caller()
+        caller.connection.getTransceivers()[0].setCodecPreferences(
+            [codec for codec in RTCRtpSender.getCapabilities("audio").codecs if codec.mimeType == "audio/PCMU"]
+        )
+        call = answer(home, await caller.offer())
+        assert "a=rtpmap:0 PCMU/8000" in call.answer
+        await caller.take(call.answer)
+        await call.peer.connect()
+        caller.microphone.put(TONE)
+        call.peer.sender.play(TONE, epoch=0, response_id="r")
+        await eventually(lambda: call.seconds > 1)
+        assert max(pcm.rms(block) for block in call.heard) > 0.15
+        await eventually(lambda: caller.level > 4000)
+        await call.peer.close()
+        await caller.close()
 
 
 async def test_a_purge_is_heard_as_silence_at_once() -> None:

@@ -3,13 +3,15 @@
 import { microphoneProblem } from "../problems.js";
 import { SAMPLE_RATE } from "./pcm.js";
 
-// The assistant must not hear itself through the loudspeaker: the browser's echo canceller knows what it plays.
-const CONSTRAINTS = { audio: { echoCancellation: true, noiseSuppression: true, autoGainControl: true, channelCount: 1 }, video: false };
-
-/** The microphone's stream. Throws a `Problem`. */
-export async function openMicrophone() {
+/**
+ * The microphone's stream. Throws a `Problem`.
+ * Without `headphones` the assistant would hear itself through the loudspeaker, so the browser's echo canceller takes away what it plays.
+ * That costs some of the voice of a user who talks over the assistant; headphones need no canceller.
+ */
+export async function openMicrophone({ headphones }) {
+  const audio = { echoCancellation: !headphones, noiseSuppression: true, autoGainControl: true, channelCount: 1 };
   try {
-    return await navigator.mediaDevices.getUserMedia(CONSTRAINTS);
+    return await navigator.mediaDevices.getUserMedia({ audio, video: false });
   } catch (error) {
     throw microphoneProblem(error);
   }

@@ -15,6 +15,7 @@ export class ConversationView {
   #welcome;
   #scroller;
   #rows = new Map();
+  #following = true; // the reader is at the end and wants to stay there
   #call = null;
   #announced = new Set();
 
@@ -26,7 +27,11 @@ export class ConversationView {
       welcome,
       this.#list,
     );
-    this.#scroller.addEventListener("scroll", () => (this.#latest.hidden = this.#atEnd()));
+    this.#scroller.addEventListener("scroll", () => {
+      this.#following = this.#atEnd();
+      this.#latest.hidden = this.#following;
+    });
+    new ResizeObserver(() => this.#following && this.#toEnd()).observe(this.#scroller);
     this.element = el("section", { class: "conversation", "aria-label": "Conversation" }, this.#scroller, this.#latest);
     this.render = onFrame(() => this.#render());
   }
@@ -35,6 +40,7 @@ export class ConversationView {
     this.#call = call;
     this.#rows.clear();
     this.#announced.clear();
+    this.#following = true;
     this.#list.replaceChildren();
     this.render();
   }
@@ -57,7 +63,6 @@ export class ConversationView {
 
   #render() {
     if (!this.#call) return;
-    const stay = this.#atEnd();
     const { conversation } = this.#call;
     const changed = conversation.changes();
     for (const [id, row] of this.#rows) {
@@ -80,7 +85,7 @@ export class ConversationView {
     }
     this.#welcome.hidden = conversation.lines.length > 0;
     this.#timings();
-    if (stay) this.#toEnd();
+    if (this.#following) this.#toEnd();
     else this.#latest.hidden = false;
   }
 

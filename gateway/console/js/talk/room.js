@@ -92,7 +92,7 @@ class TalkRoom {
     this.#deck.follow(null, true);
     let transport = null;
     try {
-      this.#stream = values.useMicrophone ? await openMicrophone() : null;
+      this.#stream = values.useMicrophone ? await openMicrophone(values) : null;
       attempt.signal.throwIfAborted();
       this.#wire(call);
       transport = await connect(values.choice, { ...values, stream: this.#stream, ...call.handlers, signal: attempt.signal }, (note) =>

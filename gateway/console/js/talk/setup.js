@@ -24,6 +24,8 @@ const ANSWERS = [
   ["audio", "Spoken"],
   ["text", "Written"],
 ];
+const ABOUT_HEADPHONES = "Then no echo has to be cancelled, and you are heard better when you talk over Antiphon.";
+const NEXT_CALL = ["transport", "key", "model", "microphone", "headphones"]; // what a running call cannot change
 
 export class Setup {
   element;
@@ -39,6 +41,7 @@ export class Setup {
     this.onserver = onserver;
     const asked = new URLSearchParams(location.search);
     const remembered = (name, fallback) => asked.get(name) ?? preferences.get(name, fallback);
+    const flag = (name, fallback) => (asked.has(name) ? asked.get(name) !== "false" : preferences.get(name, fallback));
     this.#fields = {
       transport: choose("transport", TRANSPORTS, remembered("transport", "auto")),
       key: el("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", value: apiKey.get() }),
@@ -56,7 +59,8 @@ export class Setup {
       pause: el("input", { id: "pause", type: "number", min: "100", max: "5000", step: "50", value: String(remembered("pause", 500)) }),
       eagerness: choose("eagerness", EAGERNESS, remembered("eagerness", "auto")),
       answers: choose("answers", ANSWERS, remembered("answers", "audio")),
-      microphone: el("input", { id: "microphone", type: "checkbox", checked: remembered("microphone", true) }),
+      microphone: el("input", { id: "microphone", type: "checkbox", checked: flag("microphone", true) }),
+      headphones: el("input", { id: "headphones", type: "checkbox", checked: flag("headphones", false) }),
       instructions: el("textarea", {
         id: "instructions",
         rows: "4",
@@ -73,19 +77,20 @@ export class Setup {
 
   /** What the form says now. */
   get values() {
-    const { transport, key, model, microphone } = this.#fields;
+    const { transport, key, model, microphone, headphones } = this.#fields;
     return {
       choice: transport.value,
       key: key.value.trim(),
       model: model.value,
       useMicrophone: microphone.checked,
+      headphones: headphones.checked,
       session: this.#session(),
     };
   }
 
   /** Fields that a running call cannot change are locked while it runs. */
   lock(locked) {
-    for (const name of ["transport", "key", "model", "microphone"]) this.#fields[name].disabled = locked;
+    for (const name of NEXT_CALL) this.#fields[name].disabled = locked;
     this.element.classList.toggle("locked", locked);
   }
 
@@ -139,6 +144,7 @@ export class Setup {
       field("Eagerness", f.eagerness),
       field("Answers", f.answers),
       el("label", { class: "check", htmlFor: "microphone" }, f.microphone, "Use the microphone"),
+      el("label", { class: "check", htmlFor: "headphones", title: ABOUT_HEADPHONES }, f.headphones, "I wear headphones"),
       field("Instructions", f.instructions),
       el("p", { class: "hint when-locked" }, "Connection, key, model and microphone apply to the next call; everything else to this one."),
     );
@@ -154,7 +160,7 @@ export class Setup {
     const element = this.#fields[name];
     if (element) preferences.set(name, element.type === "checkbox" ? element.checked : element.value);
     this.#adapt();
-    if (!["transport", "microphone", "model"].includes(name)) this.#onchange();
+    if (!NEXT_CALL.includes(name)) this.#onchange();
   }
 
   #adapt() {

@@ -81,12 +81,14 @@ export class WebRtcTransport {
   async close() {
     if (this.peer) this.peer.onconnectionstatechange = null;
     if (this.#channel) this.#channel.onclose = this.#channel.onmessage = null;
+    const connected = this.#channel?.readyState === "open";
     this.#channel?.close();
     this.peer?.close();
     this.#speaker.srcObject = null;
-    if (this.#location) {
+    if (this.#location && !connected) {
+      // A peer that is connected is told by DTLS; one that never was keeps its place until it is hung up.
       const path = new URL(this.#location, window.location.href).pathname;
-      await request(`${path}/hangup`, { method: "POST", timeout: 2000 }).catch(() => null); // it notices by itself, only later
+      await request(`${path}/hangup`, { method: "POST", timeout: 2000 }).catch(() => null);
     }
     await this.#meter.close();
   }
