@@ -292,7 +292,7 @@ async def _cycles(setting: Setting, server: Server, report: Report) -> None:
     before = measure(server.pid)
     await rounds(200)
     after = measure(server.pid)
-    grown = (after.pss - before.pss) / 1e6
+    grown = (after.rss - before.rss) / 1e6
     met = after.threads <= before.threads and after.files <= before.files and grown <= MEMORY_AIM_MB
     value = f"{after.threads - before.threads} threads, {after.files - before.files} files, {grown:+.1f} MB"
     _note(report, "200 calls leave behind", value, f"0, 0, <= {MEMORY_AIM_MB:g} MB", met)

@@ -17,6 +17,7 @@ from .emitter import Emitter
 from .errors import ClientEventError
 from .inbound import ResponseAudio, ResponseEnded, ResponseFailed, ResponseText, ResponseToolCall
 from .items import Item
+from .output_buffer import OutputBuffer
 from .policy import SessionLimits
 from .rates import TokenBucket
 from .response import Ending, Response, ResponseSettings
@@ -58,6 +59,7 @@ class ResponseCoordinator:
         conversation: Conversation,
         emitter: Emitter,
         limits: SessionLimits,
+        owns_playback: bool = False,
     ) -> None:
         self.epoch = epoch
         self.current: Response | None = None
@@ -70,6 +72,7 @@ class ResponseCoordinator:
         self._conversation = conversation
         self._emit = emitter
         self._limits = limits
+        self.buffer = OutputBuffer(emitter, owns_playback)
         self._live: dict[str, Response] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._earlier: list[Response] = []
@@ -102,6 +105,11 @@ class ResponseCoordinator:
 
     def _playing(self, now: float) -> list[Response]:
         return [response for response in (*self._earlier, self.last) if response is not None and response.ledger.playing(now)]
+
+    def _undelivered(self) -> int:
+        """Samples of all responses that wait for the transport."""
+        ledgers = {id(r): r.ledger for r in (*self._earlier, self.last, *self._live.values()) if r is not None}
+        return sum(ledger.waiting for ledger in ledgers.values())
 
     def unanswered(self) -> bool:
         """Whether the last turn got no audible answer."""
@@ -149,6 +157,7 @@ class ResponseCoordinator:
             conversation=self._conversation,
             emitter=self._emit,
             limits=self._limits,
+            waiting=self._undelivered,
         )
         response.turn_item_id = turn_item_id
         self._live[response.id] = response
@@ -231,11 +240,12 @@ class ResponseCoordinator:
         before = response.ledger.underruns
         first = response.ledger.first_delivery is None
         response.ledger.deliver(samples, now)
+        self.buffer.delivered(response, now)
         if response.ledger.underruns > before:
             self._emit.measure("player_underruns")
         if first and response.turn_item_id is not None:
             self._emit.command(TurnMark(response.turn_item_id, "first_audio", now, response.id))
-        self._pump(response, now)
+        self.tick(now)
 
     def tick(self, now: float) -> None:
         """Release what is due."""
@@ -245,8 +255,7 @@ class ResponseCoordinator:
     def next_deadline(self, now: float) -> float | None:
         """When `tick` is due."""
         times = [response.next_deadline(now) for response in self.responses]
-        if self.last is not None and self.last.ledger.playing(now):
-            times.append(self.last.ledger.falls_to(0, now))
+        times.append(self.buffer.next_deadline(now))
         return min((due for due in times if due is not None), default=None)
 
     def _pump(self, response: Response, now: float) -> None:
@@ -311,14 +320,19 @@ class ResponseCoordinator:
                 self._emit.error(error)
         return response
 
-    def conclude(self, response: Response | None, reason: str, now: float, heard_ms: float | None = None) -> None:
-        """End a fenced response, and cut what is still being heard of those before. `heard_ms` None: what the ledger says."""
+    def conclude(
+        self, response: Response | None, reason: str, now: float, heard_ms: float | None = None, *, truncated: bool = False
+    ) -> None:
+        """End a fenced response, and cut what is still being heard of those before. `heard_ms` None: what the ledger says;
+        `truncated`: the client asked for it and has its answer."""
         for other in self._playing(now):
             if other is not response:
                 other.ledger.stop(now)
                 other.cut(other.ledger.heard_ms(now))
+                self.buffer.cleared(other, other.ledger.heard_ms(now), truncated=truncated)
         if response is not None:
             heard = response.ledger.heard_ms(now) if heard_ms is None else heard_ms
+            self.buffer.cleared(response, heard, truncated=truncated)
             self._unheard = response.message is None or (response.settings.audio and heard <= 0)
             self._end_now(response, lambda r: r.cancel(reason, heard, now), now)
 

@@ -78,10 +78,14 @@ class PlaybackLedger:
         return self.heard(now) * 1000 / SAMPLE_RATE
 
     @property
+    def waiting(self) -> int:
+        """Samples of this answer that wait for the transport."""
+        return 0 if self._stopped or self._withheld else self.released - self.delivered
+
+    @property
     def undelivered(self) -> int:
         """Samples that wait for the transport, those of the answer before included."""
-        mine = 0 if self._stopped or self._withheld else self.released - self.delivered
-        return mine + (self._after.undelivered if self._after is not None else 0)
+        return self.waiting + (self._after.undelivered if self._after is not None else 0)
 
     def ahead(self, now: float) -> float:
         """Samples released but not heard yet, those of the answer before included."""

@@ -44,7 +44,7 @@ class TurnTakingPolicy:
     """Speech goes on while the VAD's score stays above its threshold less this."""
     ask_turn_end_ms: int = 192
     """Silence after which the turn-end engine is asked (semantic_vad)."""
-    early_transcription_ms: int = 160
+    early_transcription_ms: int = 96
     """Silence after which the final transcription is begun, in the hope that the turn is over."""
     partial_interval_ms: int = 640
     """How often a growing utterance is decoded again for transcription deltas."""
@@ -62,12 +62,12 @@ class SessionLimits:
 
     lead_ms: int = 500
     """How far ahead of real time audio may be sent."""
-    slice_ms: int = 100
+    slice_ms: int = 160
     """The longest audio in one delta."""
     first_slice_ms: int = 40
     """The first delta of an answer, short so that it leaves early."""
     undelivered_ms: int = 500
-    """How much audio may wait for a slow reader."""
+    """How much audio may wait for a slow reader, all responses of the session together."""
     hold_above_ms: int = 8_000
     """Produced but unsent audio above which the pipeline is held."""
     hold_below_ms: int = 4_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +88,8 @@ class Response:
     """The wire life of one response.
 
     Chunks of the pipeline are queued and released by `pump`: text at once, audio at most `lead_ms` ahead of the listener and
-    at most `undelivered_ms` ahead of the socket (the answer before counts with it). Invariant: nothing is sent before `begin` or
+    at most `undelivered_ms` ahead of the socket, all responses of the session together (`waiting` counts their samples).
+    Invariant: nothing is sent before `begin` or
     after the terminal, and the terminal is sent once.
     """
 
@@ -100,6 +102,7 @@ class Response:
         conversation: Conversation,
         emitter: Emitter,
         limits: SessionLimits,
+        waiting: Callable[[], int],
     ) -> None:
         self.id = response_id
         self.epoch = epoch
@@ -117,6 +120,7 @@ class Response:
         self._conversation = conversation
         self._emit = emitter
         self._limits = limits
+        self._waiting = waiting
         self._queue: deque[_Speech | str | Ending] = deque()
         self._queued_bytes = 0
         self._held = False
@@ -258,7 +262,7 @@ class Response:
         return min(to_samples(longest), (len(speech.pcm) - speech.position) // 2)
 
     def _blocked_by_reader(self, samples: int) -> bool:
-        waiting = self.ledger.undelivered
+        waiting = self._waiting()
         return waiting > 0 and waiting + samples > to_samples(self._limits.undelivered_ms)
 
     def _speak(self, speech: _Speech, now: float) -> bool:

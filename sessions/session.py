@@ -49,7 +49,6 @@ class Session:
         self.closed = False
         self.last_activity = 0.0
         self._expires_at = expires_at
-        self._input_is_track = input_is_track
         self._limits = limits
         self._policy = policy
         self._emit = Emitter(ids)
@@ -60,6 +59,7 @@ class Session:
             conversation=self._conversation,
             emitter=self._emit,
             limits=limits,
+            owns_playback=input_is_track,
         )
         self._listener = Listener(
             config=lambda: self.config,
@@ -172,6 +172,7 @@ class Session:
                 assert_never(event)
         if not self.closed:
             self._tidy()
+            self._coordinator.buffer.settle(now)
             self._idle(now)
         return self._emit.drain()
 
@@ -283,7 +284,9 @@ class Session:
         stopped = coordinator.fence("client_truncated", spare_unspoken=True) if sounding else None
         self._emit.send(wire.ConversationItemTruncated, item_id=item.id, content_index=0, audio_end_ms=int(heard_ms))
         if sounding:
-            coordinator.conclude(stopped, "client_cancelled", now, heard_ms if stopped is not None and stopped.message is item else None)
+            coordinator.conclude(
+                stopped, "client_cancelled", now, heard_ms if stopped is not None and stopped.message is item else None, truncated=True
+            )
         part.cut_ms = heard_ms
 
     def _find_item(self, item_id: str, code: str, event_id: str | None) -> Item:
@@ -333,7 +336,8 @@ class Session:
         if last is None or not self._coordinator.audible(now):
             return
         stopped = self._coordinator.fence("client_cleared", spare_unspoken=True)
-        self._emit.send(wire.OutputAudioBufferCleared, response_id=last.id)
+        if not self._coordinator.buffer.owned:
+            self._emit.send(wire.OutputAudioBufferCleared, response_id=last.id)
         self._coordinator.conclude(stopped, "client_cancelled", now)
 
     # ---- audio ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -119,7 +120,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @st.composite
 def nearly_valid(draw: st.DrawFn, events: st.SearchStrategy[Event] = VALID) -> Event:
     """A valid event with up to three things in it dropped, replaced, doubled, renamed or added."""
-    event: Event = json.loads(json.dumps(draw(events)))
+    event: Event = copy.deepcopy(draw(events))
     for _ in range(draw(st.integers(1, 3))):
         paths = places(event)
         if not paths:
@@ -132,15 +133,15 @@ def nearly_valid(draw: st.DrawFn, events: st.SearchStrategy[Event] = VALID) -> E
             case "drop":
                 del holder[last]
             case "replace":
-                holder[last] = draw(WEIRD)
+                holder[last] = copy.deepcopy(draw(WEIRD))
             case "double":
                 holder[last] = [holder[last], holder[last]]
             case "rename" if isinstance(holder, dict):
                 holder[draw(st.text(max_size=10))] = holder.pop(last)
             case _ if isinstance(holder, dict):
-                holder[draw(st.sampled_from(["type", "id", "event_id", "audio", "extra", "", "\x00"]))] = draw(WEIRD)
+                holder[draw(st.sampled_from(["type", "id", "event_id", "audio", "extra", "", "\x00"]))] = copy.deepcopy(draw(WEIRD))
             case _:
-                holder.append(draw(WEIRD))
+                holder.append(copy.deepcopy(draw(WEIRD)))
     return event
 
 

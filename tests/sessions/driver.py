@@ -158,6 +158,7 @@ class Driver:
         speed: float | None = None,
         late_chunks: bool = False,
         seed: int = 1,
+        track: bool = False,
     ) -> None:
         config = default_config("antiphon-voice", kind)
         self.limits = limits or SessionLimits()
@@ -168,6 +169,7 @@ class Driver:
             limits=self.limits,
             ids=Ids(seed),
             expires_at=2_000_000_000,
+            input_is_track=track,
         )
         self.engines = engines or Engines()
         self.auto = auto

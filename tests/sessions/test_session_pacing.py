@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from antiphon.sessions import commands as c
+from antiphon.sessions.input_audio import to_samples
 from antiphon.sessions.policy import SessionLimits
 from antiphon.tests.sessions.driver import HELLO, RATE, Driver, End, Engines, Left, Say
 
@@ -21,17 +22,17 @@ def started(answer: list[Any] | None = None, **settings: Any) -> Driver:
     return d
 
 
-def test_the_first_slice_is_40_ms_and_the_others_100() -> None:
+def test_the_first_slice_is_40_ms_and_the_others_160() -> None:
     d = started()
     d.settle()
     sizes = [left.send.samples * 1000 / RATE for left in audio(d)]
     assert sizes[0] == 40
-    assert set(sizes[1:-1]) == {100}
+    assert set(sizes[1:-1]) == {160}
 
 
 def test_the_lead_is_filled_at_once() -> None:
     d = started()
-    assert sum(left.send.samples for left in audio(d)) * 1000 / RATE == 440
+    assert sum(left.send.samples for left in audio(d)) * 1000 / RATE == 360
 
 
 def test_audio_is_never_more_than_the_lead_ahead_of_real_time() -> None:
@@ -149,3 +150,12 @@ def test_words_lead_their_audio() -> None:
     assert order[0] == "output_audio_transcript"
     assert order.count("output_audio_transcript") == 2
     assert d.last("response.output_audio_transcript.done")["transcript"] == "One two."
+
+
+def test_parallel_answers_share_what_may_wait_for_a_slow_reader() -> None:
+    d = Driver(speed=0, engines=Engines(answer=[Say(3000, HELLO), End()]))
+    for name in "abc":
+        d.client("response.create", response={"conversation": "none", "input": [], "metadata": {"name": name}})
+    d.run(2.0)
+    waiting = sum(send.samples for send, _ in d.outbox)
+    assert 0 < waiting <= to_samples(d.limits.undelivered_ms)

@@ -219,7 +219,7 @@ def test_a_turn_that_never_ends_is_ended() -> None:
 
 
 def test_the_final_transcription_begins_in_the_pause_and_is_forgotten_when_the_caller_speaks_on() -> None:
-    d = driver(engines=Engines(asr_delay=0.1))
+    d = driver(engines=Engines(asr_delay=0.3))
     d.say(640)
     d.hear(192, 0.0)
     assert len(d.asked("final")) == 1
