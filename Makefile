@@ -22,7 +22,7 @@ PIP_INSTALL := $(RUN) pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.plots $(VENV)/.weights-callers
 	$(RUN) antiphon scenario demo
 
-serve: $(VENV)/.core $(VENV)/.weights
+serve: $(VENV)/.webrtc $(VENV)/.weights
 	$(RUN) antiphon serve
 
 test: $(VENV)/.dev $(VENV)/.weights
@@ -59,6 +59,11 @@ $(VENV)/.core: $(VENV)/.made pyproject.toml
 	@$(PIP_INSTALL) -e .
 	@touch $@
 
+$(VENV)/.webrtc: $(VENV)/.made pyproject.toml
+	@echo "Installing antiphon with WebRTC"
+	@$(PIP_INSTALL) -e '.[webrtc]'
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.plots: $(VENV)/.made pyproject.toml
 	@echo "Installing antiphon with plots"
 	@$(PIP_INSTALL) -e '.[plots]'
@@ -67,7 +72,7 @@ $(VENV)/.plots: $(VENV)/.made pyproject.toml
 $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@echo "Installing antiphon with everything that its tests need"
 	@$(PIP_INSTALL) -e '.[dev]'
-	@touch $@ $(VENV)/.core $(VENV)/.plots
+	@touch $@ $(VENV)/.core $(VENV)/.plots $(VENV)/.webrtc
 
 $(VENV)/.weights: engines/catalogue.py | $(VENV)/.core
 	@echo "Bringing the models"

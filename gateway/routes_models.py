@@ -46,5 +46,6 @@ def _model(gateway: Gateway, name: str) -> dict[str, Any]:
         "created": gateway.created,
         "owned_by": "antiphon",
         "pipeline": pipeline,
+        "voices": list(gateway.voices(pipeline)),
         "engines": {role.value: engine for role, engine in engines.items()},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -107,8 +108,11 @@ class Gateway:
         if not self.started:
             raise ApiError(503, "server_starting", "The server is starting.", headers={"retry-after": "1"})
 
-    def _take_calls(self) -> Calls:
-        """Open the UDP port. Raises `SettingsError`."""
+    def _take_calls(self) -> Calls | None:
+        """Open the UDP port; None without the packages of the `webrtc` extra. Raises `SettingsError`."""
+        if importlib.util.find_spec("aiortc") is None:
+            log.warning("no WebRTC calls: the package aiortc is missing", mend="pip install 'antiphon[webrtc]'")
+            return None
         from .calls import Calls  # aiortc takes most of a second to import
 
         calls = Calls(
