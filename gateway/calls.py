@@ -99,7 +99,7 @@ class Calls:
         self._calls: dict[str, Call] = {}
         self._tasks = TaskOwner()
         self._mux: UdpMux | None = None
-        self._ticker = Ticker(failed=self._tick_failed)
+        self._ticker = Ticker(failed=self._tick_failed, ticked=self._ticked)
         self._certificate: RTCCertificate | None = None
         self._past: Counter[str] = Counter()
         metrics.watch(self._figures)
@@ -241,6 +241,10 @@ class Calls:
     def _crashed(self, call_id: str, error: BaseException) -> None:
         log.error("call crashed", call=call_id, exc_info=error)
         self._metrics.crashes.labels("call").inc()
+
+    def _ticked(self, calls: int) -> None:
+        if self._mux is not None:
+            self._mux.clocked(calls)
 
     def _tick_failed(self, error: Exception) -> None:
         log.error("tick crashed", exc_info=error)

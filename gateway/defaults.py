@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-INSTRUCTIONS = (
-    "You are a friendly voice assistant. Your answers are spoken aloud, so speak plainly: one or two short sentences, "
-    "no lists, no headings, no emoji. If you did not understand, ask."
-)
+INSTRUCTIONS = "You are a friendly voice assistant. Answer in one or two short spoken sentences."
 
 PIPELINES: dict[str, dict[str, Any]] = {
     "voice": {"vad": "silero", "turn_end": "smart-turn", "asr": "whisper", "chat": "smollm2", "speech": "hibari"},

@@ -176,7 +176,7 @@ def _calls(request: Request) -> tuple[Gateway, Calls]:
 
 
 def _no_calls() -> ApiError:
-    return ApiError(404, "calls_not_enabled", "This server takes no calls: webrtc.enabled is false, or its `webrtc` extra is not installed.")
+    return ApiError(404, "calls_not_enabled", "This server takes no calls: webrtc.enabled is false, or the extra is missing.")
 
 
 def _authorise(request: Request) -> Grant | None:

@@ -261,7 +261,13 @@ async def _gone(setting: Setting, server: Server, report: Report) -> None:
     vanishing.up = vanishing.down = Impairment(blackout=True)
     freed = await asyncio.gather(*(_until_freed(setting, server, one) for one in (caller, absent)))
     for name, seconds in zip(("a vanished caller", "a no-show"), freed, strict=True):
-        _note(report, f"{name} is freed after", f"{seconds:.1f} s", f"<= {FREED_AIM_S:g} s", seconds <= FREED_AIM_S + POLL)
+        _note(
+            report,
+            f"{name} is freed after",
+            f"{seconds:.1f} s",
+            f"<= {FREED_AIM_S:g} s (+ {POLL:g} to notice)",
+            seconds <= FREED_AIM_S + POLL,
+        )
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await asyncio.gather(caller.close(), absent.close())

@@ -222,8 +222,11 @@ class Load:
             session.counts = self.counts
         return old
 
-    async def grow(self, sessions: int) -> None:
-        """Open sessions until there are so many. Raises ConnectionError, OSError, TimeoutError."""
+    async def grow(self, sessions: int, *, spread_s: float = SPREAD_S) -> None:
+        """Open sessions until there are so many; each asks for its first answer within `spread_s`.
+
+        Raises ConnectionError, OSError, TimeoutError.
+        """
         loop = asyncio.get_running_loop()
         while len(self.sessions) < sessions:
             _, session = await loop.create_connection(
@@ -234,7 +237,7 @@ class Load:
             async with asyncio.timeout(10):
                 await session.ready
             self.sessions.append(session)
-            loop.call_later(self._random.uniform(0, SPREAD_S), session.ask)
+            loop.call_later(self._random.uniform(0, spread_s), session.ask)
 
     def close(self) -> None:
         """Hang up everywhere."""

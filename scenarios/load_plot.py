@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .load_figures import Steady, Step
 from .timeline import FAINT, GRID, INK, NoPlots
-
-if TYPE_CHECKING:
-    from .load_voice import Steady, Step
 
 
 def draw(path: Path, steps: list[Step], steady: Steady | None) -> None:

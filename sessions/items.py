@@ -39,13 +39,13 @@ class HeardPart:
 class SpokenPart:
     """The assistant's speech (`output_audio`). `cut_ms` is where the listener stopped hearing it; None: it was heard to the end.
 
-    `blocks` holds the audio sent so far, for retrieval; `given` is text of an item that a client created without audio.
+    `audio` holds the PCM sent so far, for retrieval; `given` is text of an item that a client created without audio.
     """
 
     timeline: Timeline = field(default_factory=Timeline)
     cut_ms: float | None = None
     given: str = ""
-    blocks: list[bytes] = field(default_factory=list)
+    audio: bytearray = field(default_factory=bytearray)
 
     @property
     def transcript(self) -> str:
@@ -57,12 +57,12 @@ class SpokenPart:
     @property
     def pcm(self) -> bytes:
         """The audio as far as it was heard."""
-        audio = b"".join(self.blocks)
-        return audio if self.cut_ms is None else audio[: int(self.cut_ms * SAMPLE_RATE / 1000) * 2]
+        end = len(self.audio) if self.cut_ms is None else int(self.cut_ms * SAMPLE_RATE / 1000) * 2
+        return bytes(memoryview(self.audio)[:end])
 
     def wire(self, include_audio: bool = False) -> dict[str, Any]:
         part: dict[str, Any] = {"type": "output_audio", "transcript": self.transcript}
-        if include_audio and self.blocks:
+        if include_audio and self.audio:
             part["audio"] = pybase64.b64encode(self.pcm).decode("ascii")
         return part
 
@@ -124,8 +124,7 @@ class Item:
     def audio_bytes(self) -> int:
         """How much audio the item keeps."""
         return sum(
-            len(p.pcm or b"") if isinstance(p, HeardPart) else sum(map(len, p.blocks)) if isinstance(p, SpokenPart) else 0
-            for p in self.content
+            len(p.pcm or b"") if isinstance(p, HeardPart) else len(p.audio) if isinstance(p, SpokenPart) else 0 for p in self.content
         )
 
     def forget_audio(self) -> None:
@@ -134,7 +133,7 @@ class Item:
             if isinstance(part, HeardPart):
                 part.pcm = None
             elif isinstance(part, SpokenPart):
-                part.blocks.clear()
+                part.audio = bytearray()
 
 
 def _part(part: Part, include_audio: bool) -> dict[str, Any]:

@@ -210,7 +210,7 @@ class Listener:
             return
         request, text, settles = result
         if request.purpose == OVERLAP:
-            self._turns.words(text, request.position)
+            self._turns.words(text, answer.logprob, request.position)
             self._evaluate(now)
         elif settles:
             self._settle(request.item_id, text, now)

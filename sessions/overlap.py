@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from dataclasses import dataclass
 
@@ -22,13 +23,15 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """What is known of the speech over the assistant. `words` is None until the ASR engine has answered; `words_of_ms` is how
+    """What is known of the speech over the assistant. `words` is None until the ASR engine has answered, `logprob` is how
+    sure it is of them; `words_of_ms` is how
     much of the speech it had heard then; `asking` says that it is being asked now, `words_lost` that it failed;
     `since_confirm_ms` counts from the moment the speech had lasted the confirm window, or had ended."""
 
     span_ms: int
     silence_ms: int
     words: str | None = None
+    logprob: float = 0.0
     words_of_ms: int = 0
     asking: bool = False
     words_lost: bool = False
@@ -52,7 +55,8 @@ def decide(overlap: Overlap, policy: TurnTakingPolicy) -> Verdict:
     ended = overlap.silence_ms >= policy.overlap_end_ms
     if not policy.overlap_words or overlap.words_lost:
         return _by_length(overlap, policy, ended)
-    if overlap.words is not None and opens(overlap.words, policy) and (ended or overlap.span_ms >= policy.opener_ms):
+    sure = math.exp(overlap.logprob) >= policy.opener_certainty
+    if overlap.words is not None and sure and opens(overlap.words, policy) and (ended or overlap.span_ms >= policy.opener_ms):
         return Verdict.INTERRUPT
     if ended:
         return _ended(overlap, policy)

@@ -36,6 +36,8 @@ class PlaybackLedger:
         earlier: PlaybackLedger | None = before
         while earlier is not None and not earlier.playing(now):
             earlier = earlier._after
+        if earlier is not None:
+            earlier._part(now)
         self._after = earlier
 
     def release(self, samples: int) -> None:
@@ -44,6 +46,7 @@ class PlaybackLedger:
 
     def deliver(self, samples: int, now: float) -> None:
         """Samples handed to the socket."""
+        self._part(now)
         self._head, self._since = self.heard(now), now
         if self.first_delivery is None:
             self.first_delivery = now
@@ -58,6 +61,7 @@ class PlaybackLedger:
     def stop(self, now: float) -> None:
         """The player was told to stop: what is heard stays as it is."""
         if not self._stopped:
+            self._part(now)
             self._head, self._since = self.heard(now), now
             self._stopped = True
 
@@ -101,6 +105,15 @@ class PlaybackLedger:
         if self.undelivered > samples + _NOTHING:
             return None
         return now + max(0.0, self.ahead(now) - samples) / SAMPLE_RATE
+
+    def _part(self, now: float) -> None:
+        """Forget the answer before once it has been heard: what is asked often must not look ever further back."""
+        if self._after is None:
+            return
+        self._after._part(now)
+        ended = self._after._ended_at(now)
+        if ended is not None:
+            self._since, self._after = max(self._since, ended), None
 
     def _left(self, now: float) -> float:
         return (self.delivered if self._withheld else self.released) - self.heard(now)

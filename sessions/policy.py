@@ -40,6 +40,9 @@ class TurnTakingPolicy:
     backchannels: str = BACKCHANNELS
     openers: str = OPENERS
     """Words that open an interruption: it is then one before the confirm window is over, even if it ends before."""
+    opener_certainty: float = 0.2
+    """… but not when the ASR engine gives its tokens less than this probability (geometric mean): hums come back as words, at 0.1 and
+    less."""
     hysteresis: float = 0.15
     """Speech goes on while the VAD's score stays above its threshold less this."""
     ask_turn_end_ms: int = 192

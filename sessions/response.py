@@ -293,7 +293,7 @@ class Response:
             self._emit.send(wire.OutputAudioTranscriptDelta, fence=fence, owner=self.id, delta=speech.transcript, **place)
         part.timeline.extend(samples, speech.transcript if first else "", speech.words if first else ())
         if pcm:
-            part.blocks.append(pcm)
+            part.audio += pcm
             self.ledger.release(samples)
             self._emit.send(wire.OutputAudioDelta, fence=fence, owner=self.id, samples=samples, pcm=self._encoder.encode(pcm), **place)
         if speech.position >= len(speech.pcm):

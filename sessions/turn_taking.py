@@ -137,6 +137,7 @@ class TurnTaking:
         self._asked_at: int | None = None
         # the speech over the assistant
         self._words: str | None = None
+        self._logprob = 0.0
         self._words_to = 0
         self._words_lost = False
         self._asking_words = False
@@ -168,10 +169,11 @@ class TurnTaking:
         self._edges.frame(start, probability, threshold)
         return self.evaluate(detection, audible=audible, responding=responding)
 
-    def words(self, text: str, heard_to: int) -> None:
-        """The ASR engine's answer to `AskWords` (up to position `heard_to`)."""
+    def words(self, text: str, logprob: float, heard_to: int) -> None:
+        """The ASR engine's answer to `AskWords` (up to position `heard_to`), and how sure it is."""
         self._asking_words = False
         self._words = text
+        self._logprob = logprob
         self._words_to = heard_to
 
     def words_failed(self) -> None:
@@ -232,6 +234,7 @@ class TurnTaking:
             span_ms=edges.span_ms,
             silence_ms=edges.silence_ms,
             words=self._words,
+            logprob=self._logprob,
             words_of_ms=max(0, to_ms(self._words_to - onset)),
             asking=self._asking_words,
             words_lost=self._words_lost,
@@ -305,6 +308,7 @@ class TurnTaking:
 
     def _reset_overlap(self) -> None:
         self._words = None
+        self._logprob = 0.0
         self._words_to = 0
         self._words_lost = False
         self._asking_words = False

@@ -44,7 +44,7 @@ class LlamaOptions:
     threads: int = 1
     batch: int = 64
     cache_mb: int = 256
-    max_tokens: int = 160
+    max_tokens: int = 120
     temperature: float = 0.2
     top_p: float = 0.9
     top_k: int = 40

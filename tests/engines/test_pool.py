@@ -74,6 +74,23 @@ async def test_no_slot_before_the_deadline() -> None:
         pass
 
 
+async def test_a_deadline_in_the_moment_of_a_cancellation_loses_no_slot() -> None:
+    """The ticket of one who has been cancelled but has not run yet must be out of the line when its deadline passes."""
+    pool = await opened(chat("x"))
+    lease = await pool.acquire("e")
+    waiter = asyncio.create_task(pool.acquire("e", deadline=time.monotonic() + 60))
+    next_one = asyncio.create_task(pool.acquire("e"))
+    await asyncio.sleep(0)
+    group = pool._group("e")
+    (ticket, _) = list(group.futures)
+    waiter.cancel()
+    pool._expire(group, ticket)  # its timer, before the cancelled task runs
+    lease.release()
+    (await asyncio.wait_for(next_one, 1)).release()
+    await asyncio.gather(waiter, return_exceptions=True)
+    assert pool.running() == Counter()
+
+
 async def test_a_full_line_refuses_at_once() -> None:
     pool = await opened(chat("x"), options=PoolOptions(max_waiting=1))
     async with await pool.acquire("e"):

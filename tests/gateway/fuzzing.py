@@ -104,7 +104,9 @@ WEIRD = st.one_of(
     st.floats(),
     st.text(max_size=20),
     st.sampled_from([-1, 2**53, 2**64, 10**400, 1e308, "x" * 3000, [], {}, [[]], {"": None}, [{"type": None}], "audio/pcm", "item_a"]),
-    st.recursive(st.none() | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    st.recursive(
+        st.none() | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
 )
 
 

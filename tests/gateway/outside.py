@@ -25,15 +25,17 @@ TONE = base64.b64encode(b"\x00\x40\x00\xc0" * 1200).decode()
 QUIET = base64.b64encode(silence(100)).decode()
 """100 ms of the loudest and of the quietest speech, as base64."""
 
+Event = dict[str, Any]
+
 _BAD_LINES = re.compile(r'Traceback|"level": "(?:error|critical)"|crashed|Fatal error|never awaited|was destroyed')
 
 
-def append(audio: str, **more: Any) -> dict[str, Any]:
+def append(audio: str, **more: Any) -> Event:
     """An event with 100 ms of audio."""
     return {"type": "input_audio_buffer.append", "audio": audio, **more}
 
 
-def ask(text: str, **response: Any) -> list[dict[str, Any]]:
+def ask(text: str, **response: Any) -> list[Event]:
     """Events that ask something in writing."""
     content = [{"type": "input_text", "text": text}]
     item = {"type": "message", "role": "user", "content": content}
@@ -185,7 +187,7 @@ def frame(payload: bytes, opcode: int = 1, *, fin: bool = True, masked: bool = T
     return head + (b"\0\0\0\0" if masked else b"") + payload
 
 
-async def speak(send: Callable[[dict[str, Any]], Any], pattern: list[tuple[str, int]]) -> None:
+async def speak(send: Callable[[Event], Any], pattern: list[tuple[str, int]]) -> None:
     """Send audio in real time: (TONE or QUIET, units of 100 ms), one after the other."""
     for audio, count in pattern:
         for _ in range(count):

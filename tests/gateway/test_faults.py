@@ -7,11 +7,12 @@ import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 from antiphon.codecs.pcm import silence
 from antiphon.engines.errors import EngineError
-from antiphon.gateway import listening
-from antiphon.tests.gateway.conftest import Client, RunningServer, connected, eventually
+from antiphon.gateway import conductor, listening
+from antiphon.tests.gateway.conftest import Client, RunningServer, connected, eventually, serving
 
 TONE = base64.b64encode(b"\x00\x40\x00\xc0" * 1200).decode()
 QUIET = base64.b64encode(silence(100)).decode()
@@ -143,3 +144,102 @@ async def test_a_beta_client_is_spoken_to_in_beta(server: RunningServer) -> None
         await client.ask("Hello.")
         await client.until("response.text.delta")
         await client.until("response.done")
+
+
+def breaks_after(server: RunningServer, engine: str, chunks: int, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on this engine fails after so many chunks."""
+    whole = server.gateway.pool.engine(engine).stream
+
+    async def stream(request: Any) -> AsyncIterator[Any]:
+        count = 0
+        async for chunk in whole(request):
+            if count == chunks:
+                raise error
+            count += 1
+            yield chunk
+
+    monkeypatch.setattr(server.gateway.pool.engine(engine), "stream", stream)
+
+
+@pytest.mark.parametrize("error", [EngineError("it is broken"), ZeroDivisionError("a fault of the engine's own")])
+@pytest.mark.parametrize(("engine", "code"), [("echo", "chat_failed"), ("tone", "speech_failed")])
+async def test_an_engine_that_fails_in_the_middle_of_an_answer(
+    server: RunningServer, engine: str, code: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was made is heard, then the response fails; nothing stays behind, and the next answer is whole."""
+    async with connected(server) as client:
+        with monkeypatch.context() as broken:
+            breaks_after(server, engine, 4 if engine == "echo" else 1, error, broken)
+            await client.ask("One, two, three, four, five, six, seven and eight, and many more words after these.")
+            done = await client.until("response.done")
+        assert done["response"]["status"] == "failed"
+        assert done["response"]["status_details"]["error"]["code"] == code
+        assert any(event["type"] == "response.output_audio.delta" for event in client.events)
+        assert not server.gateway.pool.running()
+        await client.ask("Hello again.")
+        assert (await client.until("response.done"))["response"]["status"] == "completed"
+    assert server.gateway.metrics.value("antiphon_responses_total", {"status": "failed"}) == 1
+
+
+async def test_an_engine_that_keeps_failing_is_taken_out_mended_and_comes_back(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server) as client, httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+        with monkeypatch.context() as broken:
+            breaks(server, "echo", EngineError("it is broken"), broken)
+            codes = []
+            for _ in range(5):
+                await client.ask("Hello.")
+                done = await client.until("response.done")
+                codes.append(done["response"]["status_details"]["error"]["code"])
+            assert codes == ["chat_failed"] * 3 + ["chat_unavailable"] * 2
+            health = await http.get("/health")
+            assert health.status_code == 503
+            assert not health.json()["engines"]["echo-0"]["ok"]
+        await asyncio.sleep(1.0)
+        await client.ask("Hello.")
+        assert (await client.until("response.done"))["response"]["status"] == "completed"
+        assert (await http.get("/health")).status_code == 200
+
+
+async def test_a_vad_that_is_lost_in_the_middle_of_a_turn(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is told; when the VAD is back, the next turn is heard and answered as if nothing had been."""
+    monkeypatch.setattr(listening, "RETRY_FIRST", 0.3)
+    async with connected(server) as client:
+        with monkeypatch.context() as broken:
+            breaks_after(server, "energy", 8, EngineError("it is broken"), broken)
+            talk = asyncio.create_task(speak(client, loud=10, quiet=0))
+            await client.until("input_audio_buffer.speech_started")
+            assert (await client.until("error"))["error"]["code"] == "vad_failed"
+        await talk
+        await asyncio.sleep(0.4)
+        talk = asyncio.create_task(speak(client))
+        await client.until("input_audio_buffer.speech_started")
+        assert (await client.until("response.done"))["response"]["status"] == "completed"
+        await talk
+        kinds = [event["type"] for event in client.events]
+        assert kinds.count("input_audio_buffer.committed") == 1
+        assert server.gateway.metrics.value("antiphon_crashes_total", {"where": "session"}) == 0
+
+
+async def test_an_event_above_the_wall_costs_that_event_only(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor, "MAX_EVENT_BYTES", 2000)
+    async with connected(server) as client:
+        await client.send(type="session.update", session={"type": "realtime", "instructions": "word " * 1000})
+        await client.send(type="input_audio_buffer.clear")
+        await client.until("input_audio_buffer.cleared")
+    assert server.gateway.metrics.value("antiphon_crashes_total", {"where": "event_size"}) == 1
+
+
+async def test_a_sweeper_that_crashes_is_counted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(registry={"idle_s": 60.0, "lifetime_s": 1.5, "warn_s": 0.0}) as server, connected(server) as client:
+        due = server.gateway.sessions.registry.due
+        with monkeypatch.context() as broken:
+
+            def fault(_: float) -> Any:
+                raise ZeroDivisionError
+
+            broken.setattr(server.gateway.sessions.registry, "due", fault)
+            await eventually(lambda: server.gateway.metrics.value("antiphon_crashes_total", {"where": "sweeper"}) >= 1)
+        assert server.gateway.sessions.registry.due == due
+        assert (await client.until("error"))["error"]["code"] == "session_expired"

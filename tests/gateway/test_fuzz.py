@@ -32,7 +32,9 @@ Event = dict[str, Any]
 def connection(server: Outside, query: str = "", **headers: str) -> Iterator[Peer]:
     """A connection that has said hello."""
     url = server.ws + query
-    with connect(url, compression=None, max_size=None, max_queue=None, additional_headers=headers, ping_interval=None, proxy=None) as socket:
+    with connect(
+        url, compression=None, max_size=None, max_queue=None, additional_headers=headers, ping_interval=None, proxy=None
+    ) as socket:
         yield Peer(socket)
 
 
@@ -112,11 +114,15 @@ def test_events_of_any_shape(tone_server: Outside, flavour: str, events: list[Ev
 
 JSON_LIKE = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=10) | st.sampled_from(["response.create", "session.update"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["type", "event_id", "session", "item", "x"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["type", "event_id", "session", "item", "x"]), inner, max_size=4)
+    ),
     max_leaves=10,
 ).map(json.dumps)
 PIECES = st.lists(
-    st.sampled_from(['{"type":', '"session.update"', ",", '"session":{', "}", "[", "]", '"', "\\u", "\\ud800", "NaN", "1e999", "\x00", "{}", " "]),
+    st.sampled_from(
+        ['{"type":', '"session.update"', ",", '"session":{', "}", "[", "]", '"', "\\u", "\\ud800", "NaN", "1e999", "\x00", "{}", " "]
+    ),
     max_size=12,
 ).map("".join)
 
@@ -289,7 +295,10 @@ def recording(tone_server: Outside) -> list[bytes]:
         {"type": "conversation.item.retrieve", "item_id": "out"},
         {"type": "conversation.item.truncate", "item_id": "out", "content_index": 0, "audio_end_ms": 10},
         {"type": "conversation.item.delete", "item_id": "out"},
-        {"type": "session.update", "session": {"type": "realtime", "audio": {"input": {"turn_detection": None, "format": {"type": "audio/pcmu"}}}}},
+        {
+            "type": "session.update",
+            "session": {"type": "realtime", "audio": {"input": {"turn_detection": None, "format": {"type": "audio/pcmu"}}}},
+        },
         *[append(TONE)] * 3,
         {"type": "input_audio_buffer.commit"},
         {"type": "response.create"},

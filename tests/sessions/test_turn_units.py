@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from antiphon.sessions.agreement import Agreement
@@ -219,3 +221,10 @@ def test_deltas_join_to_what_was_committed(partials: list[str], final: str) -> N
     assert given_out == " ".join(given_out.split())
     if len(given_out.split()) == len(final.split()) and not partials:
         assert given_out == final
+
+
+def test_a_hum_that_comes_back_as_an_opener_is_not_believed() -> None:
+    """Small ASR models write hums down as words ("Mm-hmm" as "No"), and say themselves that they are not sure."""
+    hum = Overlap(span_ms=480, silence_ms=256, words="No", logprob=-3.0, words_of_ms=480)
+    assert decide(hum, TurnTakingPolicy()) is Verdict.IGNORE
+    assert decide(replace(hum, logprob=-0.4), TurnTakingPolicy()) is Verdict.INTERRUPT

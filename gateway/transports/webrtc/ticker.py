@@ -20,8 +20,17 @@ Tick = Callable[[float, int], None]
 class Ticker:
     """`add` and `remove` members; runs only while there are any. All on the event loop."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, failed: Callable[[Exception], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        failed: Callable[[Exception], None] | None = None,
+        ticked: Callable[[int], None] = lambda members: None,
+    ) -> None:
+        """`failed` is told of faults in members' ticks; `ticked` of every slot before it is served, and of every member that
+        leaves, with the number of members."""
         self._clock = clock
+        self._ticked = ticked
         self._failed = failed
         self._phases: list[dict[int, Tick]] = [{} for _ in range(PHASES)]
         self._timer: asyncio.TimerHandle | None = None
@@ -53,6 +62,7 @@ class Ticker:
     def remove(self, number: int) -> None:
         """No more ticks for this member."""
         self._phases[number % PHASES].pop(number, None)
+        self._ticked(len(self))
         if not len(self) and self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -87,6 +97,7 @@ class Ticker:
         self.lateness += (late - self.lateness) / 64
         self.worst = max(self.worst, late)
         self.missed += max(0, (last - self._armed) // PHASES)
+        self._ticked(len(self))
         for slot in range(max(self._slot, last + 1 - PHASES), last + 1):
             missed = (slot - self._slot) // PHASES
             for tick in list(self._phases[slot % PHASES].values()):
