@@ -100,8 +100,10 @@ async def _connect(url: str, model: str, api_key: str | None, webrtc: bool) -> V
     """The client of the wanted transport. Raises `CouldNotConnect`."""
     if not webrtc:
         return await connect(url, model=model, api_key=api_key)
-    from . import webrtc as calls  # aiortc takes most of a second to import
-
+    try:
+        from . import webrtc as calls  # aiortc takes most of a second to import
+    except ImportError as error:
+        raise CallFailed(f"Calls over WebRTC need the extra 'webrtc': pip install 'antiphon[webrtc]' ({error})") from error
     return await calls.connect(url, model=model, api_key=api_key)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,7 @@ from rich.text import Text
 
 from ..clients.errors import CallFailed
 from . import demo as demo_scenario
-from . import impairment as impairment_scenario
 from . import load_voice as load_scenario
-from . import load_webrtc as load_webrtc_scenario
 from . import voice_turns as turns_scenario
 from .callers import CallersFailed
 from .server import ServerFailed
@@ -82,8 +81,10 @@ def _console() -> Console:
 @app.command("impairment")
 def impairment(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None) -> None:
     """Calls over bad networks, callers who vanish, offers that nobody means well with; some two minutes."""
-    setting = Setting(out / "impairment", Console(), url, config, api_key, impairment_scenario.MODEL)
-    _run(setting, impairment_scenario.run(setting))
+    with _needs_webrtc():
+        from . import impairment as scenario
+    setting = Setting(out / "impairment", Console(), url, config, api_key, scenario.MODEL)
+    _run(setting, scenario.run(setting))
 
 
 @app.command("load_webrtc")
@@ -94,8 +95,20 @@ def load_webrtc(
     stock: Annotated[bool, typer.Option(help="Also measure a server made with aiortc alone.")] = True,
 ) -> None:
     """What a call costs in CPU and memory, beside a server made with aiortc alone; a minute."""
-    setting = Setting(out / "load_webrtc", Console(), model=load_webrtc_scenario.MODEL)
-    _run(setting, load_webrtc_scenario.run(setting, load_webrtc_scenario.Plan(calls=calls, seconds=seconds, stock=stock)))
+    with _needs_webrtc():
+        from . import load_webrtc as scenario
+    setting = Setting(out / "load_webrtc", Console(), model=scenario.MODEL)
+    _run(setting, scenario.run(setting, scenario.Plan(calls=calls, seconds=seconds, stock=stock)))
+
+
+@contextlib.contextmanager
+def _needs_webrtc() -> Iterator[None]:
+    """Say what to install when aiortc is not there."""
+    try:
+        yield
+    except ImportError as error:
+        Console().print(Text(f"This scenario needs the extra 'webrtc': pip install 'antiphon[webrtc]' ({error})", style="red"))
+        raise typer.Exit(2) from error
 
 
 def _run(setting: Setting, scenario: Coroutine[Any, Any, bool]) -> None:

@@ -1,7 +1,8 @@
 """What a call costs: CPU per 20 ms of audio both ways, calls per core and memory, beside a server made with aiortc alone.
 
 Everybody speaks all the time: each caller sends speech frame by frame (too softly to take a turn), and the server answers with
-one long tone. The stock server does the same and nothing more; ours also runs the session, the VAD and the pipeline.
+one long tone. The stock server does the same and nothing more; ours also runs the session and the pipeline, first with manual
+turns and then with the VAD listening in.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from rich.text import Text
 
 from ..clients.media_caller import MediaCaller, keep_talking
 from ..codecs import opus, pcm
-from .processes import measure
+from .processes import Cost, measure
 from .report import Figure, Report, at_most, plain
 from .server import Server, ServerFailed
 from .voice import Setting
@@ -32,11 +33,8 @@ AIM_US = 250.0
 AIM_TIMES = 3.0
 SETTLE_S = 3.0
 TEXT = "This is a tone that goes on and on, as long as the load is measured, without a pause and without an end in sight. " * 12
-SESSION = {
-    "audio": {
-        "input": {"transcription": None, "turn_detection": {"type": "server_vad", "create_response": False, "interrupt_response": False}}
-    }
-}
+MANUAL = {"audio": {"input": {"transcription": None, "turn_detection": None}}}
+LISTENING = {"audio": {"input": {"turn_detection": {"type": "server_vad", "create_response": False, "interrupt_response": False}}}}
 CONFIGURATION = """\
 [server]
 pipelines = ["tone"]
@@ -70,6 +68,7 @@ class Load:
     threads: int
     files: int
     late_ms: float
+    us_with_vad: float | None = None
 
 
 def soft_speech(seconds: float = 4.0) -> list[bytes]:
@@ -97,6 +96,7 @@ async def run(setting: Setting, plan: Plan) -> bool:
     report.details["ours"] = asdict(ours)
     _figures(report, "", ours)
     report.figures.append(at_most("CPU per frame pair", ours.us_per_pair, AIM_US, "us", note=f"at {ours.calls} calls"))
+    report.figures.append(plain("CPU per frame pair with the energy VAD", ours.us_with_vad, "us"))
     if plan.stock:
         setting.console.print(Text(f"{plan.calls} calls with stock aiortc", style="dim"))
         async with _stock(setting) as (url, pid):
@@ -130,12 +130,23 @@ async def _load(url: str, pid: int, plan: Plan, *, ask: bool) -> Load:
     before = measure(pid)
     callers = [MediaCaller(keep=False) for _ in range(plan.calls)]
     for start in range(0, len(callers), 4):
-        await asyncio.gather(*(c.connect(url, model=MODEL, session=SESSION if ask else None) for c in callers[start : start + 4]))
+        await asyncio.gather(*(c.connect(url, model=MODEL, session=MANUAL if ask else None) for c in callers[start : start + 4]))
     if ask:
         content = [{"type": "input_text", "text": TEXT}]
         for caller in callers:
             caller.send_event({"type": "conversation.item.create", "item": {"type": "message", "role": "user", "content": content}})
             caller.send_event({"type": "response.create"})
+    load = await _measured(callers, pid, before, plan)
+    if ask:
+        for caller in callers:
+            caller.send_event({"type": "session.update", "session": {"type": "realtime", **LISTENING}})
+        load = replace(load, us_with_vad=(await _measured(callers, pid, before, plan)).us_per_pair)
+    await asyncio.gather(*(caller.close() for caller in callers))
+    return load
+
+
+async def _measured(callers: list[MediaCaller], pid: int, before: Cost, plan: Plan) -> Load:
+    """Let everybody speak for a while, and see what that costs."""
     frames = soft_speech()
     await keep_talking(callers, frames, time.monotonic() + SETTLE_S)
     first, sent, came, began = measure(pid), sum(c.sent for c in callers), sum(c.received for c in callers), time.monotonic()
@@ -143,7 +154,6 @@ async def _load(url: str, pid: int, plan: Plan, *, ask: bool) -> Load:
     last, took = measure(pid), time.monotonic() - began
     sent, came = sum(c.sent for c in callers) - sent, sum(c.received for c in callers) - came
     cpu = last.cpu - first.cpu
-    await asyncio.gather(*(caller.close() for caller in callers))
     return Load(
         calls=plan.calls,
         us_per_pair=cpu / max(1, (sent + came) / 2) * 1e6,
@@ -151,7 +161,7 @@ async def _load(url: str, pid: int, plan: Plan, *, ask: bool) -> Load:
         cpu=cpu / took,
         in_per_s=sent / took / plan.calls,
         out_per_s=came / took / plan.calls,
-        mb_per_call=(last.pss - before.pss) / plan.calls / 1e6,
+        mb_per_call=(last.rss - before.rss) / plan.calls / 1e6,
         threads=last.threads,
         files=last.files,
         late_ms=late * 1000,

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from antiphon.scenarios.server import Server
+
+
+HERE = Path(__file__).parent
+BROWSER_TESTS = (HERE / "gateway" / "console", HERE / "gateway" / "webrtc" / "test_browser.py")
+BROWSERS = (os.environ.get("ANTIPHON_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, and say so, what needs a browser where there is none. In CI nothing is left out."""
+    if os.environ.get("CI") or (any(name and shutil.which(name) for name in BROWSERS) and shutil.which("npm")):
+        return
+    needy = [item for item in items if any(item.path.is_relative_to(place) for place in BROWSER_TESTS)]
+    if needy:
+        items[:] = [item for item in items if item not in needy]
+        config.hook.pytest_deselected(items=needy)
+        print(f"\n{len(needy)} browser tests are left out: they need Chromium and npm (Debian: apt-get install chromium npm).")
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,8 @@ from .connection import Purged
 from .outbox import Outbox, Queued
 from .uvicorn_socket import EXTENSION, SocketControl
 
-APPEND = b"input_audio_buffer.append"
-EDGE = 256
-"""Where in an event its type stands, from either end: base64 fills the middle of an audio event."""
-
+AUDIO = (b"input_audio_buffer.append", b'"input_audio"')
+"""What an event that carries audio has in it: it is an append, or it has a part of an item."""
 YIELD_EVERY = 64
 """Events that the reader handles before it lets others have the event loop."""
 CROWDED = 0.25
@@ -169,7 +167,7 @@ class WebSocketConnection:
             problem = f"Too many events: the limit is {limits.events_per_second:g} per second."
         elif not self._bytes.take(now, min(len(raw), limits.bytes_burst)):
             problem = f"Too many bytes: the limit is {limits.bytes_per_second} per second, and {limits.bytes_burst} at once."
-        elif APPEND in raw[:EDGE] or APPEND in raw[-EDGE:]:
+        elif any(mark in raw for mark in AUDIO):
             seconds = len(raw) * 3 / 4 / self._bytes_per_second
             if not self._audio.take(now, min(seconds, limits.audio_burst_s)):
                 problem = (

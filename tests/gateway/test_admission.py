@@ -23,28 +23,32 @@ async def speak(client: Client, loud: int = 8, quiet: int = 8) -> None:
 
 
 async def test_the_longest_idle_is_evicted_and_never_one_that_speaks_or_is_spoken_to() -> None:
-    async with serving(registry={"capacity": 4, "waiting": 0, "evict_after_s": 0.5}) as server:
-        async with connected(server) as speaking, connected(server) as heard, connected(server) as older, connected(server) as newer:
-            await speaking.ask(LONG)  # its own last event is then the oldest of all
-            await speaking.until("response.output_audio.delta")
-            talk = asyncio.create_task(speak(heard, loud=40))
-            await heard.until("input_audio_buffer.speech_started")
-            await newer.send(type="input_audio_buffer.clear")
-            await asyncio.sleep(0.8)
-            async with connected(server) as fifth:
-                assert (await older.until("error"))["error"]["code"] == "session_evicted"
-                assert await older.closed() == 4000
-                async with connected(server) as sixth:
-                    assert (await newer.until("error"))["error"]["code"] == "session_evicted"
-                    with pytest.raises(websockets.InvalidStatus) as refusal:
-                        async with connected(server):
-                            pass
-                    assert refusal.value.response.status_code == 429
-                    assert len(server.gateway.sessions.all()) == 4
-                    assert {fifth.events[0]["type"], sixth.events[0]["type"]} == {"session.created"}
-            assert not [event for client in (speaking, heard) for event in client.events if event["type"] == "error"]
-            talk.cancel()
-    assert server.gateway.metrics.value("antiphon_evictions_total", {"reason": "capacity"}) == 2
+    async with (
+        serving(registry={"capacity": 4, "waiting": 0, "evict_after_s": 0.5}) as server,
+        connected(server) as speaking,
+        connected(server) as heard,
+        connected(server) as older,
+        connected(server) as newer,
+    ):
+        await speaking.ask(LONG)  # its own last event is then the oldest of all
+        await speaking.until("response.output_audio.delta")
+        talk = asyncio.create_task(speak(heard, loud=40))
+        await heard.until("input_audio_buffer.speech_started")
+        await newer.send(type="input_audio_buffer.clear")
+        await asyncio.sleep(0.8)
+        for victim in (older, newer):
+            newcomer = await websockets.connect(f"{server.ws}?model=tone")
+            assert (await victim.until("error"))["error"]["code"] == "session_evicted"
+            assert await victim.closed() == 4000
+            await newcomer.send('{"type":"response.cancel"}')
+        with pytest.raises(websockets.InvalidStatus) as refusal:
+            async with connected(server):
+                pass
+        assert refusal.value.response.status_code == 429
+        assert len(server.gateway.sessions.all()) == 4
+        assert not [event for client in (speaking, heard) for event in client.events if event["type"] == "error"]
+        talk.cancel()
+        assert server.gateway.metrics.value("antiphon_evictions_total", {"reason": "capacity"}) == 2
 
 
 async def test_who_has_just_begun_to_speak_is_not_evicted() -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
+from antiphon.sessions.inbound import ClientMessage, Disconnected
+from antiphon.sessions.recording import read_recording
 from antiphon.tests.gateway.fuzzing import VALID, mutated, nearly_valid, written
 from antiphon.tests.gateway.outside import QUIET, TONE, Outside, append, ask, eventually, frame
 from antiphon.tests.sessions.grammar import Grammar
@@ -313,12 +315,8 @@ def recording(tone_server: Outside) -> list[bytes]:
             if event["type"].endswith("append"):
                 time.sleep(0.02)
         peer.settle()
-    from antiphon.sessions.inbound import ClientMessage
-    from antiphon.sessions.recording import read_recording
-
     path = tone_server.recordings / f"{session_id}.antiphon"
-    eventually(lambda: '"session ended"' in tone_server.server.log.read_text())
-    eventually(lambda: any(step.inbound.__class__.__name__ == "Disconnected" for step in read_recording(path.read_bytes())[1]))
+    eventually(lambda: isinstance(read_recording(path.read_bytes())[1][-1].inbound, Disconnected))
     steps = read_recording(path.read_bytes())[1]
     return [step.inbound.raw for step in steps if isinstance(step.inbound, ClientMessage)]
 

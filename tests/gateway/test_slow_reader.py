@@ -72,11 +72,8 @@ async def stop_reading(client: Client, responses: int) -> None:
     client.socket.transport.pause_reading()
 
 
-@pytest.mark.parametrize(("responses", "most"), [(1, 0.5), (4, 4 * 0.5)])
-async def test_little_waits_for_who_stopped_and_the_others_keep_their_pace(
-    responses: int, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`most`: each response keeps to half a second."""
+@pytest.mark.parametrize("responses", [1, 4])
+async def test_little_waits_for_who_stopped_and_the_others_keep_their_pace(responses: int, monkeypatch: pytest.MonkeyPatch) -> None:
     peak = Peak(monkeypatch)
     async with serving(connection={"send_timeout_s": 2.0}) as server, small_window(server) as stopped:
         async with small_window(server) as first, small_window(server) as second:
@@ -86,7 +83,7 @@ async def test_little_waits_for_who_stopped_and_the_others_keep_their_pace(
             began = time.monotonic()
             await eventually(lambda: server.gateway.metrics.value("antiphon_slow_reader_closes_total") == 1, within=8)
             assert 1.5 < time.monotonic() - began < 6.0
-            assert 0.3 < peak.seconds <= most
+            assert 0.3 < peak.seconds <= 0.5
             stopped.socket.transport.resume_reading()
             assert await stopped.closed() == 1013
             for heard, late in await asyncio.gather(*others):

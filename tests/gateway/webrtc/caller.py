@@ -34,7 +34,8 @@ class House:
 
 @asynccontextmanager
 async def house(**limits: Any) -> AsyncIterator[House]:
-    mux, ticker = UdpMux("127.0.0.1", 0), Ticker()
+    mux = UdpMux("127.0.0.1", 0)
+    ticker = Ticker(ticked=mux.clocked)
     try:
         yield House(WebRtcLimits(**limits), mux, ticker)
     finally:

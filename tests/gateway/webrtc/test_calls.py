@@ -16,6 +16,7 @@ import pytest
 import websockets
 from antiphon.clients.interface import ServerEvent
 from antiphon.clients.webrtc import WebRtcClient, connect
+from antiphon.codecs import pcm
 from antiphon.scenarios.impairment import bad_offers
 from antiphon.tests.gateway.conftest import RunningServer, eventually, serving
 from antiphon.tests.gateway.webrtc.caller import Caller
@@ -191,9 +192,15 @@ async def test_a_spoken_turn_is_answered_by_voice(server: RunningServer) -> None
     async with calling(server) as line:
         await line.client.send_audio(NOISE)
         done = await line.until("response.done", within=15)
+        await line.until("output_audio_buffer.stopped")
         assert done.data["response"]["status"] == "completed"
         kinds = line.kinds()
         assert "response.output_audio.delta" not in [event.type for event in line.events if not event.audio]
+        assert kinds.index("response.content_part.added") < kinds.index("output_audio_buffer.started") < kinds.index("response.done")
+        assert kinds.index("response.done") < kinds.index("output_audio_buffer.stopped")
+        heard = b"".join(event.audio for event in line.events)
+        assert 0.8 < len(heard) / 48_000 < 2.5
+        assert pcm.rms(heard) > 0.02
         assert (
             kinds.index("input_audio_buffer.speech_started") < kinds.index("input_audio_buffer.committed") < kinds.index("response.created")
         )
@@ -237,6 +244,10 @@ async def test_speaking_over_the_assistant_interrupts_it(server: RunningServer) 
         await line.client.send_audio(NOISE + NOISE)
         done = await line.until("response.done")
         assert done.data["response"]["status_details"]["reason"] == "turn_detected"
+        kinds = line.kinds()
+        truncated = next(event for event in line.events if event.type == "conversation.item.truncated")
+        assert 300 < truncated.data["audio_end_ms"] < 2_500
+        assert kinds.index("output_audio_buffer.cleared") < kinds.index("response.done")
         assert server.gateway.calls.all()[0].connection.peer.sender.stats.purged_samples > 0  # type: ignore[union-attr]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import threading
@@ -12,7 +13,7 @@ import pytest
 from aiortc import RTCRtpSender
 from antiphon.codecs import pcm
 from antiphon.gateway.transports.webrtc.errors import PeerFailed
-from antiphon.gateway.transports.webrtc.udp_mux import MAX_ADDRESSES
+from antiphon.gateway.transports.webrtc.udp_mux import CLOCKED_FROM, MAX_ADDRESSES
 from antiphon.tests.gateway.webrtc.caller import TONE, Caller, answer, eventually, house, in_call
 
 
@@ -184,6 +185,20 @@ async def test_strangers_get_nothing_and_change_nothing() -> None:
         assert home.mux.stray >= 4
         assert {a for _, a in call.peer._member.addresses if a[1] == stranger} == set()
         assert len(call.peer._member.addresses) <= MAX_ADDRESSES
+
+
+async def test_with_many_calls_the_clock_looks_at_the_socket_and_with_few_the_loop_does() -> None:
+    async with house() as home, contextlib.AsyncExitStack() as calls:
+        pairs = [await calls.enter_async_context(in_call(home)) for _ in range(CLOCKED_FROM)]
+        await eventually(lambda: all(entry.paused for entry in home.mux._sockets))
+        for caller, _ in pairs:
+            caller.microphone.put(TONE[:24_000])
+        await eventually(lambda: all(call.seconds > 0.5 for _, call in pairs), within=10)
+        await calls.aclose()
+        assert not any(entry.paused for entry in home.mux._sockets)
+        async with in_call(home) as (caller, call):
+            caller.microphone.put(TONE[:24_000])
+            await eventually(lambda: call.seconds > 0.3)
 
 
 def threads() -> list[str]:
