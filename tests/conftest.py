@@ -12,7 +12,6 @@ import httpx
 import pytest
 from antiphon.scenarios.server import Server
 
-
 HERE = Path(__file__).parent
 BROWSER_TESTS = (HERE / "gateway" / "console", HERE / "gateway" / "webrtc" / "test_browser.py")
 BROWSERS = (os.environ.get("ANTIPHON_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")

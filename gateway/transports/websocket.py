@@ -10,22 +10,17 @@ from dataclasses import dataclass
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ...codecs.pcm import SAMPLE_RATE
-from ...sessions.client_events import glimpse_event_id
 from ...sessions.inbound import AudioDelivered, BadFrame, ClientMessage, Inbound
-from ...sessions.rates import TokenBucket
 from .connection import Purged
+from .event_gate import EventGate
 from .outbox import Outbox, Queued
 from .uvicorn_socket import EXTENSION, SocketControl
 
-AUDIO = (b"input_audio_buffer.append", b'"input_audio"')
-"""What an event that carries audio has in it: it is an append, or it has a part of an item."""
 YIELD_EVERY = 64
 """Events that the reader handles before it lets others have the event loop."""
 CROWDED = 0.25
 """Share of the outbox's bounds beyond which nothing more is read: who does not take the answers may not go on asking. Spoken
 answers are paced and stay far below it."""
-SMALL = 64 * 1024
-"""Bytes of an event whose values need not be counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +76,8 @@ class WebSocketConnection:
         self._overflowed = False
         self._finish_by = 0.0
         self.closing = Closing()
-        self._bytes_per_second = 2 * SAMPLE_RATE
-        self._audio = TokenBucket(limits.audio_burst_s, limits.audio_burst_s / limits.audio_rate)
-        self._events = TokenBucket(limits.events_burst, limits.events_burst / limits.events_per_second)
-        self._bytes = TokenBucket(limits.bytes_burst, limits.bytes_burst / limits.bytes_per_second)
+        self._gate = EventGate(limits, clock=clock)
         self._taken = asyncio.Event()
-        self._refusals = TokenBucket(1.0, 1.0)
 
     # ---- what the conductor calls -----------------------------------------------------------------------------------
 
@@ -101,7 +92,7 @@ class WebSocketConnection:
         return self.outbox.purge(epoch)
 
     def expect_audio(self, bytes_per_second: int) -> None:
-        self._bytes_per_second = bytes_per_second
+        self._gate.expect_audio(bytes_per_second)
 
     def finish(self, code: int, reason: str) -> None:
         if self._finish is None:
@@ -137,7 +128,7 @@ class WebSocketConnection:
             text = message.get("text")
             if text is None:
                 feed(BadFrame("invalid_frame", "Binary frames are not client events: send each event as JSON in a text frame."))
-            elif (refusal := self._refuse(raw := text.encode())) is None:
+            elif (refusal := self._gate.refuse(raw := text.encode())) is None:
                 feed(ClientMessage(raw))
             elif refusal.message:
                 feed(refusal)
@@ -151,33 +142,6 @@ class WebSocketConnection:
     def _crowded(self) -> bool:
         limits = self._limits
         return self.outbox.size > CROWDED * limits.outbox_bytes or len(self.outbox) > CROWDED * limits.outbox_events
-
-    def _refuse(self, raw: bytes) -> BadFrame | None:
-        """Why this event may not come in; an empty message: the client has just been told, drop it silently."""
-        limits = self._limits
-        now = self._clock()
-        if len(raw) > limits.max_event_bytes:
-            problem = f"The event has {len(raw)} bytes; the limit is {limits.max_event_bytes} bytes."
-            return BadFrame("event_too_large", problem, glimpse_event_id(raw))
-        if len(raw) > SMALL and (values := sum(map(raw.count, b"[{,"))) > limits.max_event_values:
-            problem = f"The event has about {values} values; the limit is {limits.max_event_values}."
-            return BadFrame("event_too_large", problem, glimpse_event_id(raw))
-        problem = ""
-        if not self._events.take(now):
-            problem = f"Too many events: the limit is {limits.events_per_second:g} per second."
-        elif not self._bytes.take(now, min(len(raw), limits.bytes_burst)):
-            problem = f"Too many bytes: the limit is {limits.bytes_per_second} per second, and {limits.bytes_burst} at once."
-        elif any(mark in raw for mark in AUDIO):
-            seconds = len(raw) * 3 / 4 / self._bytes_per_second
-            if not self._audio.take(now, min(seconds, limits.audio_burst_s)):
-                problem = (
-                    f"Audio comes too fast: the limit is {limits.audio_rate:g} times real time, and {limits.audio_burst_s:g} s at once."
-                )
-        if not problem:
-            return None
-        if not self._refusals.take(now):
-            return BadFrame("rate_limit_exceeded", "")
-        return BadFrame("rate_limit_exceeded", f"{problem} What goes beyond it is dropped.", glimpse_event_id(raw))
 
     async def _write(self, feed: Callable[[Inbound], None]) -> None:
         while not self._overflowed:

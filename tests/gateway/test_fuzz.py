@@ -16,8 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
-from antiphon.sessions.inbound import ClientMessage, Disconnected
-from antiphon.sessions.recording import read_recording
+from antiphon.sessions.commands import Send
+from antiphon.sessions.inbound import ClientMessage, Disconnected, Tick
+from antiphon.sessions.recording import RecordingHeader, Step, read_recording, session_of
+from antiphon.sessions.server_events import encode_event
 from antiphon.tests.gateway.fuzzing import VALID, mutated, nearly_valid, written
 from antiphon.tests.gateway.outside import QUIET, TONE, Outside, append, ask, eventually, frame
 from antiphon.tests.sessions.grammar import Grammar
@@ -285,8 +287,8 @@ def test_small_questions_with_large_answers(tone_server: Outside) -> None:
 
 
 @pytest.fixture(scope="module")
-def recording(tone_server: Outside) -> list[bytes]:
-    """The client events of a session that uses everything: speech, an interruption, tools, items, every event there is."""
+def recorded(tone_server: Outside) -> tuple[RecordingHeader, list[Step]]:
+    """The recording of a session that uses everything: speech, an interruption, tools, items, every event there is."""
     sent: list[Event] = [
         {"type": "session.update", "session": {"type": "realtime", "tools": [{"type": "function", "name": "look_up", "parameters": {}}]}},
         *ask("call look_up {}"),
@@ -317,14 +319,13 @@ def recording(tone_server: Outside) -> list[bytes]:
         peer.settle()
     path = tone_server.recordings / f"{session_id}.antiphon"
     eventually(lambda: isinstance(read_recording(path.read_bytes())[1][-1].inbound, Disconnected))
-    steps = read_recording(path.read_bytes())[1]
-    return [step.inbound.raw for step in steps if isinstance(step.inbound, ClientMessage)]
+    return read_recording(path.read_bytes())
 
 
 @bounded(120, 3000)
 @given(data=st.data())
-def test_mutated_recordings(tone_server: Outside, recording: list[bytes], data: st.DataObject) -> None:
-    events = data.draw(mutated(recording))
+def test_mutated_recordings(tone_server: Outside, recorded: tuple[RecordingHeader, list[Step]], data: st.DataObject) -> None:
+    events = data.draw(mutated([step.inbound.raw for step in recorded[1] if isinstance(step.inbound, ClientMessage)]))
     with connection(tone_server) as peer:
         for raw in events:
             peer.socket.send(raw.decode(errors="replace"))
@@ -333,6 +334,37 @@ def test_mutated_recordings(tone_server: Outside, recording: list[bytes], data: 
         grammar = Grammar()
         for answer in answers:
             grammar.take(answer)
+
+
+@bounded(120, 3000)
+@given(data=st.data())
+def test_the_core_survives_what_its_engines_and_clients_say_in_any_order(
+    recorded: tuple[RecordingHeader, list[Step]], data: st.DataObject
+) -> None:
+    """Everything that went into the session, VAD scores, transcripts and engine chunks included, mutated in the same way."""
+    header, steps = recorded
+    happened = [step.inbound for step in steps if step.inbound is not None]
+    start = data.draw(st.integers(0, len(happened) - 1))
+    events = happened[:start]
+    for _ in range(data.draw(st.integers(0, 20))):
+        at = data.draw(st.integers(0, len(events)))
+        events.insert(at, happened[data.draw(st.integers(0, len(happened) - 1))])
+    for _ in range(data.draw(st.integers(0, 20))):
+        if events:
+            del events[data.draw(st.integers(0, len(events) - 1))]
+    session = session_of(header)
+    grammar = Grammar()
+    now = 0.0
+    for inbound in [None, *events]:
+        now += data.draw(st.sampled_from([0.0, 0.001, 0.02, 0.3]))
+        out = session.open(now) if inbound is None else session.handle(inbound, now)
+        if (deadline := session.next_deadline(now)) is not None and deadline <= now:
+            out += session.handle(Tick(), now)
+            deadline = session.next_deadline(now)
+            assert deadline is None or deadline > now, "what is due stays due: the server would spin"
+        for send in out:
+            if isinstance(send, Send):
+                grammar.take(json.loads(encode_event(send.event)))
 
 
 # ---- below the events -----------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import msgspec
 
 from ....codecs.pcm import SAMPLE_RATE
-from ....sessions.inbound import AudioDelivered, BadFrame, ClientMessage, Inbound, TrackAudio
-from ....sessions.rates import TokenBucket
+from ....sessions.inbound import AudioDelivered, ClientMessage, Inbound, TrackAudio
 from ....sessions.server_events import OutputAudioDelta, ServerEvent, encode_event
 from ..connection import Purged
+from ..event_gate import EventGate
 from ..outbox import Outbox
 from ..websocket import Closing, WebSocketLimits
 from .data_channel import EventChannel
@@ -77,7 +77,6 @@ class WebRtcConnection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = limits
-        self._caps = caps
         self._clock = clock
         self._feed: Callable[[Inbound], None] | None = None
         self.outbox = Outbox(
@@ -93,8 +92,7 @@ class WebRtcConnection:
         self._finish: tuple[int, str] | None = None
         self._by_caller = False
         self._overflowed = False
-        self._events = TokenBucket(caps.events_burst, caps.events_burst / caps.events_per_second)
-        self._refusals = TokenBucket(1.0, 1.0)
+        self._gate = EventGate(caps, clock=clock, max_event_bytes=LOCAL_MESSAGE_SIZE)
 
     # ---- what the conductor calls -----------------------------------------------------------------------------------
 
@@ -118,7 +116,7 @@ class WebRtcConnection:
         return Purged(events.events + track.events, track.samples)
 
     def expect_audio(self, bytes_per_second: int) -> None:
-        """A track has its own format; appended audio is capped by the channel's rate of events."""
+        self._gate.expect_audio(bytes_per_second)
 
     def finish(self, code: int, reason: str) -> None:
         if self._finish is None:
@@ -195,20 +193,10 @@ class WebRtcConnection:
             return
         if not isinstance(message, str):
             self._feed(message)
-        elif (refusal := self._refuse(message)) is None:
-            self._feed(ClientMessage(message.encode()))
+        elif (refusal := self._gate.refuse(raw := message.encode())) is None:
+            self._feed(ClientMessage(raw))
         elif refusal.message:
             self._feed(refusal)
-
-    def _refuse(self, message: str) -> BadFrame | None:
-        """Why this event may not come in; an empty message: the caller has just been told, drop it silently."""
-        now = self._clock()
-        if len(message) > LOCAL_MESSAGE_SIZE:
-            return BadFrame("event_too_large", f"The event has {len(message)} characters; the limit is {LOCAL_MESSAGE_SIZE} bytes.")
-        if self._events.take(now):
-            return None
-        problem = f"Too many events: the limit is {self._caps.events_per_second:g} per second. What goes beyond it is dropped."
-        return BadFrame("rate_limit_exceeded", problem if self._refusals.take(now) else "")
 
     # ---- sidebands --------------------------------------------------------------------------------------------------
 
