@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from . import server_events as wire
@@ -17,6 +17,7 @@ from .items import Item, SpokenPart, TextPart
 from .playback import PlaybackLedger
 from .policy import SessionLimits
 from .timeline import SAMPLE_RATE, TimedWord, spread
+from .usage import TokenCount
 from .wire_audio import OutputEncoder
 
 
@@ -71,17 +72,6 @@ class _Call:
     item: Item
     index: int
     open: bool = True
-
-
-@dataclass(slots=True)
-class TokenCount:
-    """Tokens of the chat model, as the engine counted them."""
-
-    input: int = 0
-    output: int = 0
-    cached: int = 0
-    words: int = field(default=0)
-    """Words given out: the estimate of a response that was stopped before its engine had counted."""
 
 
 class Response:
@@ -430,28 +420,9 @@ class Response:
             "max_output_tokens": settings.max_output_tokens,
             "audio": {"output": {"format": settings.format, "voice": settings.voice}},
             "metadata": settings.metadata,
-            "usage": self._usage() if self.done else None,
+            "usage": self.tokens.wire(to_ms(self.ledger.released)) if self.done else None,
         }
         return shape
-
-    def _usage(self) -> dict[str, Any]:
-        """Tokens as counted by the chat engine; speech counts a token each 50 ms, as OpenAI's does."""
-        tokens = self.tokens
-        text = tokens.output or tokens.words
-        audio = -(-to_ms(self.ledger.released) // 50)
-        return {
-            "total_tokens": tokens.input + text + audio,
-            "input_tokens": tokens.input,
-            "output_tokens": text + audio,
-            "input_token_details": {
-                "text_tokens": tokens.input,
-                "audio_tokens": 0,
-                "image_tokens": 0,
-                "cached_tokens": tokens.cached,
-                "cached_tokens_details": {"text_tokens": tokens.cached, "audio_tokens": 0, "image_tokens": 0},
-            },
-            "output_token_details": {"text_tokens": text, "audio_tokens": audio},
-        }
 
 
 def _part_wire(part: Any) -> dict[str, Any]:
