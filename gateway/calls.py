@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from aiortc import RTCCertificate
@@ -174,13 +174,16 @@ class Calls:
 
     def _make(self, offer: sdp.Offer, config: SessionConfig, *, call_id: str, session_id: str, model: str, pipeline: str) -> Call:
         settings = self._settings
+        limits = settings.session_limits()
+        # What an item is retrieved with must fit the data channel, in base64 and with room for the rest of the event.
+        room = (offer.max_message_size or sdp.LOCAL_MESSAGE_SIZE) * 7 // 10
         header = header_of(
             session_id=session_id,
             seed=secrets.randbits(64),
             expires_at=int(time.time() + settings.registry.lifetime_s),
             config=config,
             policy=settings.turn_taking_policy(),
-            limits=settings.session_limits(),
+            limits=replace(limits, retrieve_audio_bytes=min(limits.retrieve_audio_bytes, room)),
             created=time.time(),
             input_is_track=True,
         )

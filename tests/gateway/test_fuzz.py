@@ -101,7 +101,7 @@ FLAVOURS = {"today": ("", {}), "beta": ("", {"OpenAI-Beta": "realtime=v1"}), "tr
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-@bounded(120, 3000)
+@bounded(80, 3000)
 @given(events=st.lists(st.one_of(VALID, nearly_valid()), min_size=1, max_size=25))
 def test_events_of_any_shape(tone_server: Outside, flavour: str, events: list[Event]) -> None:
     query, headers = FLAVOURS[flavour]
@@ -131,7 +131,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@bounded(120, 3000)
+@bounded(80, 3000)
 @given(frames=st.lists(st.one_of(st.text(), JSON_LIKE, PIECES, st.binary(max_size=50)), min_size=1, max_size=25))
 def test_text_and_bytes_that_are_no_events(tone_server: Outside, frames: list[str | bytes]) -> None:
     with connection(tone_server) as peer:
@@ -322,7 +322,7 @@ def recorded(tone_server: Outside) -> tuple[RecordingHeader, list[Step]]:
     return read_recording(path.read_bytes())
 
 
-@bounded(120, 3000)
+@bounded(80, 3000)
 @given(data=st.data())
 def test_mutated_recordings(tone_server: Outside, recorded: tuple[RecordingHeader, list[Step]], data: st.DataObject) -> None:
     events = data.draw(mutated([step.inbound.raw for step in recorded[1] if isinstance(step.inbound, ClientMessage)]))
@@ -336,7 +336,7 @@ def test_mutated_recordings(tone_server: Outside, recorded: tuple[RecordingHeade
             grammar.take(answer)
 
 
-@bounded(120, 3000)
+@bounded(80, 3000)
 @given(data=st.data())
 def test_the_core_survives_what_its_engines_and_clients_say_in_any_order(
     recorded: tuple[RecordingHeader, list[Step]], data: st.DataObject
@@ -378,7 +378,7 @@ FRAMES = st.builds(
 )
 
 
-@bounded(120, 3000)
+@bounded(80, 3000)
 @given(data=st.lists(st.one_of(FRAMES, st.binary(max_size=30)), min_size=1, max_size=10))
 def test_bytes_that_are_no_frames_cost_their_own_connection_at_most(tone_server: Outside, data: list[bytes]) -> None:
     raw = tone_server.raw()

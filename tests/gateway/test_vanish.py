@@ -128,7 +128,7 @@ def test_who_vanishes_while_waiting_for_a_place_takes_none(tone_server: Outside)
     holders = [tone_server.raw() for _ in range(8)]
     for holder in holders:
         assert holder.handshake().startswith(b"HTTP/1.1 101")
-    for number in range(24):
+    for number in range(12):
         waiting = tone_server.raw()
         waiting.sock.sendall(handshake())
         eventually(lambda: tone_server.metrics()["antiphon_sessions_waiting"] == 1)

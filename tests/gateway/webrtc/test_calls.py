@@ -263,7 +263,7 @@ async def test_bad_events_are_answered_and_the_call_lives_on(server: RunningServ
 
 
 async def test_an_event_above_the_callers_limit_is_refused_with_an_error() -> None:
-    """The caller takes 20 kB at most; an item with 2 s of audio is more."""
+    """The caller takes 20 kB at most. An item with 2 s of audio is more: it comes without. So is a session with long instructions."""
     async with serving() as server:
         caller = Caller()
         offer = (await caller.offer()).replace("a=max-message-size:262144", "a=max-message-size:20000")
@@ -289,6 +289,11 @@ async def test_an_event_above_the_callers_limit_is_refused_with_an_error() -> No
         committed = seen("input_audio_buffer.committed")
         assert committed is not None
         caller.channel.send(json.dumps({"type": "conversation.item.retrieve", "item_id": committed["item_id"]}))
+        await eventually(lambda: seen("conversation.item.retrieved") is not None)
+        retrieved = seen("conversation.item.retrieved")
+        assert retrieved is not None
+        assert "audio" not in retrieved["item"]["content"][0]
+        caller.channel.send(json.dumps({"type": "session.update", "session": {"type": "realtime", "instructions": "be brief " * 2_300}}))
         await eventually(lambda: seen("error") is not None)
         error = seen("error")
         assert error is not None
