@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from fastapi import Request
 
@@ -13,15 +14,20 @@ from .errors import ApiError
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 """Browsers cannot set headers on a WebSocket, so they offer the key as a subprotocol beside `realtime`."""
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
 
 class KeyRing:
     """The API keys that the server accepts. A key is given in the clear or as `sha256:<64 hex digits>`.
 
-    Without keys everybody may come in: meant for a server that listens on 127.0.0.1.
+    Without keys everybody may come in: meant for a server that listens on 127.0.0.1. Web pages are not everybody, though: a
+    browser lets any page open a WebSocket to the user's own machine, so then only pages of this server, of the same machine and of
+    `origins` ("*": all) may.
     """
 
-    def __init__(self, keys: Iterable[str]) -> None:
+    def __init__(self, keys: Iterable[str], origins: Iterable[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
+        self._origins = frozenset(origins)
 
     def __bool__(self) -> bool:
         return bool(self._digests)
@@ -35,13 +41,30 @@ class KeyRing:
         return any(matches)
 
     def require(self, headers: Mapping[str, str], subprotocols: Sequence[str] = ()) -> None:
-        """Raise a 401 `ApiError` unless the request carries a good key."""
+        """Raise a 401 `ApiError` unless the request carries a good key; 403 when there are none and a foreign page asks."""
+        if not self._digests:
+            self._require_origin(headers)
+            return
         key = offered_key(headers, subprotocols)
         if self.accepts(key):
             return
         said = "Incorrect API key provided." if key else "No API key provided."
         message = f"{said} Send it as 'Authorization: Bearer KEY', or from a browser as the subprotocol '{KEY_SUBPROTOCOL}KEY'."
         raise ApiError(401, "invalid_api_key", message, headers={"www-authenticate": "Bearer"})
+
+    def _require_origin(self, headers: Mapping[str, str]) -> None:
+        origin = headers.get("origin")
+        if origin is None or origin in self._origins or "*" in self._origins:
+            return
+        try:
+            page = urlsplit(origin)
+            host = page.hostname or ""
+        except ValueError:
+            host = ""
+        if host in LOOPBACK or (host and page.netloc == headers.get("host")):
+            return
+        message = f"Pages of {origin[:200]!r} may not use this server. Allow them in server.cors_origins, or give the server api_keys."
+        raise ApiError(403, "origin_not_allowed", message)
 
 
 def offered_key(headers: Mapping[str, str], subprotocols: Sequence[str] = ()) -> str | None:

@@ -39,7 +39,7 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.keys = KeyRing(settings.server.api_keys)
+        self.keys = KeyRing(settings.server.api_keys, settings.server.cors_origins)
         self.client_secrets = ClientSecrets(settings.server.secret)
         self.calls: Calls | None = None
         """The WebRTC calls; None when they are not enabled, and before the gateway is open."""

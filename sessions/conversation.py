@@ -12,15 +12,16 @@ ROOT = "root"
 
 
 class Conversation:
-    """Items in the order of their `previous_item_id`. Bounds: `max_items` (the oldest go first) and `max_audio` bytes of kept audio
-    (the oldest items forget theirs first; transcripts stay)."""
+    """Items in the order of their `previous_item_id`. Bounds: `max_items` and `max_text` characters (the oldest items go first),
+    and `max_audio` bytes of kept audio (the oldest items forget theirs first; transcripts stay)."""
 
-    def __init__(self, conversation_id: str, max_items: int, max_audio: int) -> None:
+    def __init__(self, conversation_id: str, max_items: int, max_audio: int, max_text: int = 4_000_000) -> None:
         self.id = conversation_id
         self._items: list[Item] = []
         self._by_id: dict[str, Item] = {}
         self._max_items = max_items
         self._max_audio = max_audio
+        self._max_text = max_text
         self.grown = False
         """Whether an item, or the audio of an answer, came in since the last `overflow`."""
 
@@ -83,7 +84,11 @@ class Conversation:
         self.grown = False
         kept = set(keep)
         removed: list[Item] = []
-        for item in [i for i in self._items if i.id not in kept][: max(0, len(self._items) - self._max_items)]:
+        text = sum(item.text_length for item in self._items)
+        for item in [i for i in self._items if i.id not in kept]:
+            if len(self._items) <= self._max_items and text <= self._max_text:
+                break
+            text -= item.text_length
             self.remove(item.id)
             removed.append(item)
         held = sum(item.audio_bytes for item in self._items)

@@ -121,6 +121,12 @@ class Item:
         return whole if part is None or part.cut_ms is None else min(whole, int(part.cut_ms * SAMPLE_RATE / 1000) * 2)
 
     @property
+    def text_length(self) -> int:
+        """How many characters of text the item keeps."""
+        texts = [self.name, self.arguments, self.output, *(p.text if isinstance(p, TextPart) else p.transcript or "" for p in self.content)]
+        return sum(map(len, texts))
+
+    @property
     def audio_bytes(self) -> int:
         """How much audio the item keeps."""
         return sum(

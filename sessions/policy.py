@@ -85,6 +85,8 @@ class SessionLimits:
     """An item with more audio than this is retrieved without it, to keep the event below 1 MiB."""
     max_items: int = 500
     """Items of the conversation; the oldest go first."""
+    max_text: int = 4_000_000
+    """Characters of the conversation (transcripts, arguments, results); the oldest items go first."""
     max_responses: int = 8
     """Responses in progress at once, out-of-band ones included."""
     responses_per_minute: int = 240

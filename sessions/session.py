@@ -52,7 +52,8 @@ class Session:
         self._limits = limits
         self._policy = policy
         self._emit = Emitter(ids)
-        self._conversation = Conversation(ids.make("conv"), limits.max_items, limits.item_audio_ms * SAMPLE_RATE // 1000 * 2)
+        max_audio = limits.item_audio_ms * SAMPLE_RATE // 1000 * 2
+        self._conversation = Conversation(ids.make("conv"), limits.max_items, max_audio, limits.max_text)
         self._coordinator = ResponseCoordinator(
             epoch=epoch,
             config=lambda: self.config,

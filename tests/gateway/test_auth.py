@@ -42,3 +42,22 @@ def test_a_browser_offers_the_key_as_a_subprotocol() -> None:
 def test_a_missing_key_is_refused(header: str) -> None:
     with pytest.raises(ApiError, match="No API key"):
         KeyRing(("alpha",)).require({"authorization": header} if header else {})
+
+
+@pytest.mark.parametrize(
+    "origin", [None, "http://localhost:5173", "http://127.0.0.1:8765", "https://voice.example:8443", "https://friend.example"]
+)
+def test_without_keys_own_and_named_pages_may_come_in(origin: str | None) -> None:
+    headers = {"host": "voice.example:8443"} | ({"origin": origin} if origin else {})
+    KeyRing([], ["https://friend.example"]).require(headers)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://", "https://[::1", "http://voice.example"])
+def test_without_keys_foreign_pages_may_not(origin: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        KeyRing([]).require({"host": "voice.example:8443", "origin": origin})
+    assert (refusal.value.status, refusal.value.code) == (403, "origin_not_allowed")
+
+
+def test_with_keys_the_key_decides() -> None:
+    KeyRing(["secret"]).require({"origin": "https://anywhere.example", "authorization": "Bearer secret"})

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from antiphon.sessions.conversation import Conversation
 from antiphon.sessions.input_audio import InputRing
-from antiphon.sessions.items import HeardPart, Item
+from antiphon.sessions.items import HeardPart, Item, TextPart
 from antiphon.sessions.playback import PlaybackLedger
 from antiphon.sessions.rates import TokenBucket
 from antiphon.sessions.timeline import SAMPLE_RATE, TimedWord, Timeline, spread
@@ -284,3 +284,12 @@ def test_pcm_in_is_put_together_again_however_it_is_cut(data: bytes, cuts: list[
         position += cut
     whole = data[:position]
     assert out == whole[: len(whole) & ~1]
+
+
+def test_a_conversation_of_much_text_lets_its_oldest_items_go() -> None:
+    conversation = Conversation("conv_1", max_items=100, max_audio=0, max_text=25)
+    for number in range(4):
+        conversation.insert(Item(f"item_{number}", role="user", content=[TextPart("ten chars.")]))
+    removed = conversation.overflow(keep=["item_0"])
+    assert [item.id for item in removed] == ["item_1", "item_2"]
+    assert [item.id for item in conversation] == ["item_0", "item_3"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from antiphon.tests.gateway.conftest import RunningServer, serving
@@ -79,7 +80,12 @@ async def test_push_to_talk_with_the_space_bar(server: RunningServer, console: O
         types = [
             each for each in await it.events("") if each in ("input_audio_buffer.append", "input_audio_buffer.commit", "response.create")
         ]
-        assert types == ["input_audio_buffer.append", "input_audio_buffer.commit", "response.create"]
+        # Appends in a row are one line of the inspector, unless something of the server's came between.
+        assert [each for each, _ in itertools.groupby(types)] == [
+            "input_audio_buffer.append",
+            "input_audio_buffer.commit",
+            "response.create",
+        ]
 
 
 async def test_a_muted_microphone_sends_silence(server: RunningServer, console: OpenConsole) -> None:
