@@ -188,7 +188,13 @@ class Calls:
             input_is_track=True,
         )
         caps = settings.websocket_limits()
-        connection = WebRtcConnection(lambda events: self._peer(offer, events), self.limits, caps, max_message_size=offer.max_message_size)
+        connection = WebRtcConnection(
+            lambda events: self._peer(offer, events),
+            self.limits,
+            caps,
+            max_message_size=offer.max_message_size,
+            has_channel=offer.data is not None,
+        )
         conductor = Conductor(
             session=session_of(header),
             connection=connection,
@@ -219,8 +225,10 @@ class Calls:
         finally:
             self._calls.pop(call.call_id, None)
             self._remember(call)
-            await call.conductor.close()
-            self._sessions.leave(call.session_id, by)
+            try:
+                await call.conductor.close()
+            finally:
+                self._sessions.leave(call.session_id, by)
             log.info("call ended", call=call.call_id, session=call.session_id, by=by)
             if not len(self._sessions):
                 # Calls leave cycles behind; nobody hears the pause of a collection now, and memory goes back to where it was.
@@ -272,7 +280,7 @@ class Calls:
         yield gauge("antiphon_ticker_lateness_seconds", "Moving average of how late the media clock is", [({}, self._ticker.lateness)])
 
 
-_RECEIVED = ("decoded", "red", "fec", "concealed", "silent", "late", "foreign", "damaged", "overflow")
+_RECEIVED = ("decoded", "red", "fec", "concealed", "silent", "late", "foreign", "damaged", "overflow", "excess")
 _SENT = ("packets", "skipped_ticks", "refused_samples")
 _FRAMES = (*(f"received_{name}" for name in _RECEIVED), *(f"sent_{name}" for name in _SENT))
 

@@ -11,9 +11,11 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Request, Response, WebSocket
+from fastapi import APIRouter, Depends, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from ..sessions.server_events import SessionCreated, encode_event
 from .auth import require_key
@@ -32,6 +34,8 @@ router = APIRouter(prefix="/v1/realtime", tags=["calls"])
 log = logger("gateway.calls")
 
 MAX_BODY = 512 * 1024
+BODY_TIMEOUT = 15.0
+"""Seconds that a caller has to send its offer."""
 GONE_POLL = 0.2
 
 
@@ -48,6 +52,7 @@ async def create_call(request: Request) -> Response:
         gateway.require_open()
         _, calls = _calls(request)
         offer, session = await _read_offer(request)
+        gateway.require_open()  # reading may have taken a while
         patches = [dict(grant.session)] if grant is not None else []
         patches += [session] if session else []
         model = request.query_params.get("model") or next((p["model"] for p in reversed(patches) if isinstance(p.get("model"), str)), "")
@@ -59,7 +64,7 @@ async def create_call(request: Request) -> Response:
         gateway.metrics.refusals.labels(refusal.code).inc()
         log.info("call refused", code=refusal.code, client=client)
         raise
-    except ConnectionError:
+    except (ConnectionError, ClientDisconnect):
         return Response(status_code=499)
     return Response(answer, status_code=201, media_type="application/sdp", headers={"Location": f"/v1/realtime/calls/{call_id}"})
 
@@ -96,7 +101,10 @@ async def join_call(gateway: Gateway, websocket: WebSocket, call_id: str) -> Non
         gateway.metrics.refusals.labels(refusal.code).inc()
         await websocket.send_denial_response(refusal.response())
         return
-    await websocket.accept(subprotocol="realtime" if "realtime" in websocket.scope.get("subprotocols", ()) else None)
+    try:
+        await websocket.accept(subprotocol="realtime" if "realtime" in websocket.scope.get("subprotocols", ()) else None)
+    except WebSocketDisconnect:  # gone already
+        return
     connection = WebSocketConnection(websocket, gateway.settings.websocket_limits())
     session = call.conductor.session
     hello = SessionCreated(event_id=f"event_{secrets.token_hex(10)}", session=session.config.wire(session.id, call.expires_at))
@@ -115,39 +123,54 @@ async def _read_offer(request: Request) -> tuple[str, dict[str, Any]]:
     if length.isdigit() and int(length) > MAX_BODY:
         raise ApiError(413, "offer_too_large", f"The body has {length} bytes; {MAX_BODY} are accepted.")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("application/sdp", "text/plain", ""):
-        return _text(await _limited_body(request), "sdp"), {}
-    if kind not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+    raw = kind in ("application/sdp", "text/plain", "")
+    if not raw and kind not in ("multipart/form-data", "application/x-www-form-urlencoded"):
         message = f"The content type '{kind}' is not understood: send the offer as application/sdp, or a form with 'sdp' and 'session'."
         raise ApiError(415, "unsupported_content_type", message)
-    async with request.form(max_files=4, max_fields=8, max_part_size=MAX_BODY) as form:
-        offer, session = await _part(form.get("sdp")), await _part(form.get("session"))
+    body = await _limited_body(request)
+    if raw:
+        return _text(body, "sdp"), {}
+    async with _again(request, body).form(max_files=4, max_fields=8, max_part_size=MAX_BODY) as form:
+        offer, session = await _part(form, "sdp"), await _part(form, "session")
     if offer is None:
         raise ApiError(400, "missing_required_parameter", "The form has no part 'sdp' with the offer.", param="sdp")
     return offer, _session_object(session)
 
 
 async def _limited_body(request: Request) -> bytes:
-    body = b""
-    async for block in request.stream():
-        body += block
-        if len(body) > MAX_BODY:
-            raise ApiError(413, "offer_too_large", f"The body is larger than {MAX_BODY} bytes.")
-    return body
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for block in request.stream():
+                body += block
+                if len(body) > MAX_BODY:
+                    raise ApiError(413, "offer_too_large", f"The body is larger than {MAX_BODY} bytes.")
+    except TimeoutError:
+        raise ApiError(408, "offer_timeout", f"The body did not arrive within {BODY_TIMEOUT:g} s.") from None
+    return bytes(body)
 
 
-async def _part(part: UploadFile | str | None) -> str | None:
+def _again(request: Request, body: bytes) -> Request:
+    """The request with its body, which has been read and measured: a form's files may otherwise be of any size."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return Request(request.scope, receive)
+
+
+async def _part(form: FormData, name: str) -> str | None:
     """A part's text, whether it came as a field or as a file."""
-    if isinstance(part, UploadFile):
-        return _text(await part.read(MAX_BODY + 1), "sdp")
-    return part
+    part = form.get(name)
+    return _text(await part.read(), name) if isinstance(part, UploadFile) else part
 
 
 def _text(data: bytes, param: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise ApiError(400, "invalid_offer", "The offer is no text in UTF-8.", param=param) from None
+        code, what = ("invalid_offer", "offer") if param == "sdp" else ("invalid_value", f"part '{param}'")
+        raise ApiError(400, code, f"The {what} is no text in UTF-8.", param=param) from None
 
 
 def _session_object(text: str | None) -> dict[str, Any]:
@@ -155,7 +178,7 @@ def _session_object(text: str | None) -> dict[str, Any]:
         return {}
     try:
         session = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         session = None
     if not isinstance(session, dict):
         raise ApiError(400, "invalid_json", "The part 'session' is no JSON object.", param="session")

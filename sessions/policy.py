@@ -45,7 +45,7 @@ class TurnTakingPolicy:
     less."""
     hysteresis: float = 0.15
     """Speech goes on while the VAD's score stays above its threshold less this."""
-    ask_turn_end_ms: int = 192
+    ask_turn_end_ms: int = 160
     """Silence after which the turn-end engine is asked (semantic_vad)."""
     early_transcription_ms: int = 96
     """Silence after which the final transcription is begun, in the hope that the turn is over."""

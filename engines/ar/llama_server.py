@@ -130,6 +130,10 @@ class LlamaServer:
         params.n_batch = params.n_ubatch = options.batch
         params.n_gpu_layers = options.gpu_layers
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = options.threads
+        if options.gpu_layers == 0:
+            # On a CPU the fused attention is the slower one, the more so the longer the conversation (measured at 1,000 tokens: 22 ms a
+            # token against 16).
+            params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.cache_ram_mib = options.cache_mb
         params.n_cache_reuse = _REUSE
         params.use_jinja = True

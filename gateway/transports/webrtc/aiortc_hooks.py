@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -20,6 +21,8 @@ from aiortc.rtcdtlstransport import RTCDtlsFingerprint, RTCDtlsParameters
 
 Address = tuple[str, int]
 BINDING_REQUEST = b"\x00\x01"
+MALFORMED = (ValueError, KeyError, IndexError, struct.error)
+"""What aioice lets out of a STUN message whose attributes have the wrong length or are missing."""
 MAX_QUEUED_DATAGRAMS = 512
 """DTLS datagrams that may wait for the DTLS task; more are dropped, as a network would."""
 SCTP_RTO_MIN = 0.2
@@ -63,9 +66,11 @@ class IceSide:
         Returns whether it is a sign of life: such a request, or the answer to one of ours."""
         wanted = data[:2] == BINDING_REQUEST or data[8:20] in self._protocol.transactions
         try:
+            if data[:2] != BINDING_REQUEST:
+                stun.parse_message(data)  # what cannot be read, aioice would put into the queue for DTLS, past its bound
             self._protocol.datagram_received(data, address)
-        except (KeyError, ValueError):
-            # aioice trusts the attributes of authenticated messages to be complete.
+        except MALFORMED:
+            # aioice trusts attributes to be complete and of the right length.
             return False
         return wanted
 
@@ -140,7 +145,7 @@ def authentic(data: bytes, password: str) -> bool:
     """Whether a STUN request carries the integrity of our password."""
     try:
         return bool(stun.parse_message(data).check_message_integrity(password.encode()))
-    except (ValueError, KeyError, IndexError):
+    except MALFORMED:
         return False
 
 

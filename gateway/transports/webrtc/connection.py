@@ -14,6 +14,7 @@ import msgspec
 
 from ....codecs.pcm import SAMPLE_RATE
 from ....sessions.inbound import AudioDelivered, ClientMessage, Inbound, TrackAudio
+from ....sessions.rates import TokenBucket
 from ....sessions.server_events import OutputAudioDelta, ServerEvent, encode_event
 from ..connection import Purged
 from ..event_gate import EventGate
@@ -74,10 +75,13 @@ class WebRtcConnection:
         caps: WebSocketLimits,
         *,
         max_message_size: int,
+        has_channel: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`has_channel`: whether the offer has a data channel; without one events go to the sidebands only."""
         self._limits = limits
         self._clock = clock
+        self._has_channel = has_channel
         self._feed: Callable[[Inbound], None] | None = None
         self.outbox = Outbox(
             max_samples=limits.playout_ms * SAMPLE_RATE // 1000, max_bytes=caps.outbox_bytes, max_events=caps.outbox_events
@@ -93,6 +97,7 @@ class WebRtcConnection:
         self._by_caller = False
         self._overflowed = False
         self._gate = EventGate(caps, clock=clock, max_event_bytes=LOCAL_MESSAGE_SIZE)
+        self._track_audio = TokenBucket(caps.audio_burst_s, caps.audio_burst_s / caps.audio_rate)
 
     # ---- what the conductor calls -----------------------------------------------------------------------------------
 
@@ -131,6 +136,8 @@ class WebRtcConnection:
     def _queue(self, data: bytes, epoch: int | None) -> None:
         for sideband in self._sidebands:
             sideband.send(data, epoch=epoch)
+        if not self._has_channel:
+            return
         if len(data) > self._max_message_size:
             self._refuse_large(data)
             return
@@ -145,8 +152,10 @@ class WebRtcConnection:
         kind = msgspec.json.decode(data)["type"]
         message = f"The event {kind} has {len(data)} bytes; the data channel carries {self._max_message_size} bytes at most."
         body = {"type": "invalid_request_error", "code": "event_too_large", "message": message, "param": None, "event_id": None}
-        self.outbox.put(_encode({"type": "error", "event_id": msgspec.json.decode(data).get("event_id"), "error": body}))
-        self.channel.pump()
+        refusal = _encode({"type": "error", "event_id": msgspec.json.decode(data).get("event_id"), "error": body})
+        if len(refusal) <= self._max_message_size:
+            self.outbox.put(refusal)
+            self.channel.pump()
 
     def _join_transcript(self, data: bytes, epoch: int | None) -> None:
         """Hold a transcript delta back for a moment: the next ones become part of it."""
@@ -174,8 +183,13 @@ class WebRtcConnection:
     # ---- what the caller does ----------------------------------------------------------------------------------------
 
     def _heard(self, pcm: bytes) -> None:
-        if self._feed is not None:
+        """Audio that comes faster than the caps allow (packets of long frames, leaps of RTP time) is dropped."""
+        if self._feed is None:
+            return
+        if self._track_audio.take(self._clock(), len(pcm) / 2 / SAMPLE_RATE):
             self._feed(TrackAudio(pcm))
+        else:
+            self.peer.receiver.stats.excess += 1
 
     def _delivered(self, response_id: str, samples: int) -> None:
         if self._feed is not None:
@@ -233,8 +247,10 @@ class WebRtcConnection:
             self._feed = None
             if self._transcript_timer is not None:
                 self._transcript_timer.cancel()
+            # From here on nobody may join: closing takes a moment.
+            self._finish = self._finish or (1000, "The call is over.")
             for sideband in self._sidebands:
-                sideband.finish(*(self._finish or (1000, "The call is over.")))
+                sideband.finish(*self._finish)
             await self.peer.close()
 
     async def _or_finished(self, step: Coroutine[Any, Any, None], name: str) -> None:

@@ -54,6 +54,8 @@ class ReceiveStats:
     damaged: int = 0
     overflow: int = 0
     """Times that the buffer behind a gap was full."""
+    excess: int = 0
+    """Frames dropped because the caller sent audio much faster than real time."""
     filled_samples: int = 0
     """Silence heard while nothing came, at 24 kHz."""
     held_s: float = 0.0

@@ -155,7 +155,7 @@ def _split(text: str, limits: WebRtcLimits) -> tuple[Section, list[Section]]:
             raise BadOffer(f"This line of the offer is malformed: {line[:60]!r}.")
         if line[0] == "m":
             parts = line[2:].split()
-            if len(parts) < 4 or not parts[1].split("/")[0].isdigit() or not all(map(_TOKEN.fullmatch, (parts[0], *parts[3:]))):
+            if len(parts) < 4 or not _is_number(parts[1].split("/")[0]) or not all(map(_TOKEN.fullmatch, (parts[0], *parts[3:]))):
                 raise BadOffer(f"This media line of the offer is malformed: {line[:60]!r}.")
             current = Section(parts[0], int(parts[1].split("/")[0]), parts[2], parts[3:])
             sections.append(current)
@@ -170,12 +170,17 @@ def _split(text: str, limits: WebRtcLimits) -> tuple[Section, list[Section]]:
     return session, sections
 
 
+def _is_number(text: str) -> bool:
+    """Digits that `int` takes: `isdigit` alone also holds for those of other scripts, and for a superscript two."""
+    return text.isascii() and text.isdigit()
+
+
 def _choose_codec(audio: Section, limits: WebRtcLimits) -> Codec:
     """Opus where there is Opus, else G.711."""
     names: dict[int, str] = {0: "PCMU/8000", 8: "PCMA/8000"}
     for name, value in audio.attributes:
         number, _, mapping = value.partition(" ")
-        if name == "rtpmap" and number.isdigit() and int(number) < 128:
+        if name == "rtpmap" and _is_number(number) and int(number) < 128:
             names[int(number)] = mapping.strip()
     offered = [int(form) for form in audio.formats if form.isdigit() and int(form) < 128]
     by_name = {names[number].lower(): number for number in reversed(offered) if number in names}
@@ -226,7 +231,7 @@ def _number(section: Section | None, name: str, default: int, most: int) -> int:
     value = section.get(name) if section is not None else None
     if value is None:
         return default
-    if not value.isdigit() or len(value) > 19 or int(value) > most:
+    if not _is_number(value) or len(value) > 19 or int(value) > most:
         raise BadOffer(f"a={name}:{value[:20]} is out of range.")
     return int(value)
 

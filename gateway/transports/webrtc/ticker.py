@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 PERIOD = 0.020
 PHASES = 5
@@ -27,8 +28,8 @@ class Ticker:
         failed: Callable[[Exception], None] | None = None,
         ticked: Callable[[int], None] = lambda members: None,
     ) -> None:
-        """`failed` is told of faults in members' ticks; `ticked` of every slot before it is served, and of every member that
-        leaves, with the number of members."""
+        """`failed` is told of faults in members' ticks and in `ticked`, which is told of every slot before it is served, and of
+        every member that leaves, with the number of members."""
         self._clock = clock
         self._ticked = ticked
         self._failed = failed
@@ -97,16 +98,19 @@ class Ticker:
         self.lateness += (late - self.lateness) / 64
         self.worst = max(self.worst, late)
         self.missed += max(0, (last - self._armed) // PHASES)
-        self._ticked(len(self))
+        self._guarded(self._ticked, len(self))
         for slot in range(max(self._slot, last + 1 - PHASES), last + 1):
             missed = (slot - self._slot) // PHASES
             for tick in list(self._phases[slot % PHASES].values()):
-                try:
-                    tick(now, missed)
-                except Exception as error:
-                    # One call's fault must not stop the clock of all others.
-                    if self._failed is None:
-                        raise
-                    self._failed(error)
+                self._guarded(tick, now, missed)
         self._slot = max(self._slot, last + 1)
         self._arm()
+
+    def _guarded(self, call: Callable[..., None], *arguments: Any) -> None:
+        """One call's fault must not stop the clock of all others."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(error)

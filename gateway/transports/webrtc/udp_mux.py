@@ -196,10 +196,10 @@ class UdpMux:
         member = self._by_address.get((index, address))
         first = data[0]
         if 127 < first < 192:
-            if member is None:
-                self._moved(index, data, address)
-            elif member.receiver.media(data):
+            if member is not None and member.receiver.media(data):
                 member.receiver.alive()
+            else:
+                self._moved(index, data, address, member)
         elif first < 4:
             self._stun(index, data, address, member)
         elif member is not None and 19 < first < 64 and index in member.sides:
@@ -224,11 +224,12 @@ class UdpMux:
         elif member.sides[index].stun(data, address):
             member.receiver.alive()
 
-    def _moved(self, index: int, data: bytes, address: Address) -> None:
-        """Media from an address that nobody knows: a caller whose NAT has given it a new port, if its keys say so."""
+    def _moved(self, index: int, data: bytes, address: Address, known: Member | None) -> None:
+        """Media from an address that nobody knows: a caller whose NAT has given it a new port, if its keys say so. Also from
+        that of another call (`known`), which may have claimed it with a forged source address."""
         member = self._by_ssrc.get(int.from_bytes(data[8:12], "big")) if len(data) >= 12 else None
-        if member is None or index not in member.sides or not member.receiver.media(data):
-            self.stray += 1
+        if member is None or member is known or index not in member.sides or not member.receiver.media(data):
+            self.stray += known is None
             return
         member.receiver.alive()
         if self._learn(member, index, address):

@@ -82,6 +82,7 @@ async def test_max_tokens(llama: LlamaChat) -> None:
 
 async def test_the_same_question_gets_the_same_answer(llama: LlamaChat) -> None:
     body = asked("Tell me about the sea.", max_tokens=16, temperature=0.8)
+    await run(llama, body)  # from here on the prompt is cached; computing it gives other last bits than reading it
     assert text_of(await run(llama, body)) == text_of(await run(llama, body))
 
 

@@ -47,6 +47,20 @@ async def test_a_stalled_process_is_told_what_it_missed_and_serves_each_member_o
     assert ticker.worst > 0.15
 
 
+async def test_a_fault_of_what_is_told_of_ticks_does_not_stop_them() -> None:
+    faults: list[Exception] = []
+
+    def broken(members: int) -> None:
+        raise ValueError("broken")
+
+    ticker, ticks = Ticker(failed=faults.append, ticked=broken), []
+    ticker.add(lambda now, missed: ticks.append(now))
+    await asyncio.sleep(0.1)
+    ticker.close()
+    assert len(ticks) >= 3
+    assert len(faults) >= 3
+
+
 async def test_one_members_fault_does_not_stop_the_others() -> None:
     faults: list[Exception] = []
     ticker, ticks = Ticker(failed=faults.append), []
