@@ -124,7 +124,7 @@ class Peer:
 
     async def _connect(self) -> None:
         offer = self._offer
-        await self._ice.start(RTCIceParameters(usernameFragment=offer.ufrag, password=offer.password, iceLite=offer.ice_lite))
+        await self._ice.start(RTCIceParameters(usernameFragment=offer.ufrag, password=offer.password))
         if self._ice.state != "completed":
             raise PeerFailed("ice", "No way to the caller was found.")
         fingerprints = [hooks.RTCDtlsFingerprint(algorithm=f.algorithm, value=f.value) for f in offer.fingerprints]

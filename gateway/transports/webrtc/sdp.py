@@ -84,7 +84,6 @@ class Offer:
     fingerprints: tuple[Fingerprint, ...]
     dtls_role: str
     """Ours: "client" or "server"."""
-    ice_lite: bool
     sctp_port: int
     max_message_size: int
     """Bytes of the largest event that the caller takes; 0: any."""
@@ -106,6 +105,8 @@ class Offer:
 def parse_offer(text: str, limits: WebRtcLimits) -> Offer:
     """Read an offer. Raises BadOffer with a sentence for the caller."""
     session, sections = _split(text, limits)
+    if session.has("ice-lite"):
+        raise BadOffer("An ICE-lite caller waits to be called upon, and so does the server: offer full ICE.", "ice_lite")
     live = [section for section in sections if section.port != 0 or section.has("bundle-only")]
     audio = next((s for s in live if s.kind == "audio" and s.protocol.startswith("UDP/TLS/RTP/SAVP")), None)
     if audio is None:
@@ -135,7 +136,6 @@ def parse_offer(text: str, limits: WebRtcLimits) -> Offer:
         password=password,
         fingerprints=_fingerprints([leader, session, *used]),
         dtls_role=_our_role(transport("setup")),
-        ice_lite=session.has("ice-lite"),
         sctp_port=_number(data, "sctp-port", _legacy_port(data), 65_535),
         max_message_size=_number(data, "max-message-size", DEFAULT_MESSAGE_SIZE, 1 << 62),
     )

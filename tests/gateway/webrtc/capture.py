@@ -38,7 +38,8 @@ class Capture:
     @property
     def named(self) -> set[str]:
         """Every host that this process asked for, connected to or sent to."""
-        return {str(target[0] if isinstance(target, tuple) else target) for _, target in self.calls}
+        hosts = [target[0] if isinstance(target, tuple) else target for _, target in self.calls]
+        return {host.decode() if isinstance(host, bytes) else str(host) for host in hosts}
 
     def on_the_wire(self) -> set[str]:
         """IPv4 destinations of every packet of the machine since the start; empty without the right to look."""

@@ -136,6 +136,7 @@ REFUSED = [
     (CHROMIUM.replace(FINGERPRINT, "zz"), "invalid_offer", "fingerprint"),
     (CHROMIUM.replace("sha-256", "md5"), "invalid_offer", "fingerprint"),
     (CHROMIUM.replace("sha-256", "sha-1"), "invalid_offer", "fingerprint"),
+    (CHROMIUM.replace("s=-", "s=-\r\na=ice-lite"), "ice_lite", "full ICE"),
     (CHROMIUM.replace("m=audio 9 ", "m=audio 0 "), "no_audio", "m=audio"),
     (CHROMIUM.replace("m=audio 9 ", "m=audio \u00b2 "), "invalid_offer", "malformed"),
     (CHROMIUM.replace("sctp-port:5000", "sctp-port:\u00b2"), "invalid_offer", "sctp-port"),
