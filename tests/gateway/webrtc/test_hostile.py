@@ -240,7 +240,7 @@ async def test_a_foreign_page_can_neither_call_nor_join_nor_hang_up() -> None:
     async with serving() as server, http(server) as client:
         for options in ({"files": form}, {"content": CHROMIUM, "headers": {"Content-Type": "text/plain"}}, {"data": {"sdp": CHROMIUM}}):
             headers = {**options.pop("headers", {}), **page}  # type: ignore[dict-item]
-            response = await client.post("/v1/realtime/calls", headers=headers, **options)  # type: ignore[arg-type]
+            response = await client.post("/v1/realtime/calls", headers=headers, **options)
             assert (response.status_code, response.json()["error"]["code"]) == (403, "origin_not_allowed")
         assert len(server.gateway.sessions) == 0
         location = (await client.post("/v1/realtime/calls", files=form)).headers["location"]
