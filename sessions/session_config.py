@@ -30,6 +30,7 @@ from .schema import (
     text_or_object,
     voice_name,
 )
+from .turn_end import silence_timeout_ms
 
 DEFAULT_VOICE = "alloy"
 SessionType: TypeAlias = Literal["realtime", "transcription"]
@@ -61,7 +62,7 @@ class SemanticVad(Strict):
     @property
     def timeout_ms(self) -> int:
         """Silence after which the turn ends whatever the model thinks."""
-        return {"low": 8_000, "medium": 4_000, "auto": 4_000, "high": 2_000}[self.eagerness]
+        return silence_timeout_ms(self.eagerness)
 
 
 TurnDetection: TypeAlias = Annotated[
