@@ -55,7 +55,8 @@ async def test_a_call_is_interrupted(server: RunningServer, console: OpenConsole
         types = await it.events("")
         assert "conversation.item.truncate" not in types, "the server counts what was heard"
         order = [t for t in types if t in ("output_audio_buffer.started", "output_audio_buffer.cleared", "conversation.item.truncated")]
-        assert order == ["output_audio_buffer.started", "output_audio_buffer.cleared", "conversation.item.truncated"]
+        # What follows them, on a quick machine, is the answer to the interruption.
+        assert order[:3] == ["output_audio_buffer.started", "output_audio_buffer.cleared", "conversation.item.truncated"]
         item = next(item for item in server.gateway.sessions.all()[0].conductor.session.conversation if item.role == "assistant")
         assert item.text == heard.strip()
 
