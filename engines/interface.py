@@ -31,6 +31,7 @@ class Role(enum.StrEnum):
     ASR = "asr"
     CHAT = "chat"
     SPEECH = "speech"
+    DIFFUSION = "diffusion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,27 @@ class EngineRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MediaCapabilities:
+    """What a diffusion engine can make.
+
+    `sizes` are (width, height) in pixels, the first is the default; empty: any multiple of `multiple` up to `max_side`. A picture is one
+    frame. `max_frames` 1: no clips. `fps` is the rate that its clips are made for. `edits`: takes a picture to start from.
+    """
+
+    sizes: tuple[tuple[int, int], ...] = ()
+    multiple: int = 16
+    max_side: int = 0
+    pictures: bool = True
+    max_frames: int = 1
+    fps: float = 8.0
+    default_frames: int = 1
+    default_steps: int = 20
+    max_steps: int = 200
+    edits: bool = False
+    previews: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What an engine can do: its role, the model names it answers to, how many requests it runs at once."""
 
@@ -59,6 +81,7 @@ class Capabilities:
     sample_rate: int | None = None
     voices: tuple[str, ...] = ()
     streaming: bool = True
+    media: MediaCapabilities | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What goes into engines and what comes out: typed, serialisable with msgspec, so that an engine may live in another process.
 
-All audio here is mono signed 16-bit little-endian PCM at 24 kHz, as `bytes`.
+All audio here is mono signed 16-bit little-endian PCM at 24 kHz, as `bytes`; all pictures are 8-bit sRGB, row by row.
 """
 
 from __future__ import annotations
@@ -96,7 +96,40 @@ class ResponseBody(msgspec.Struct, frozen=True, tag="response", kw_only=True):
     speed: float = 1.0
 
 
-RequestBody: TypeAlias = ListenBody | TurnEndBody | TranscribeBody | ChatBody | SpeakBody
+class Raster(msgspec.Struct, frozen=True, kw_only=True):
+    """Pictures of one size: `rgb` is `[frames, height, width, 3]` uint8, C order."""
+
+    width: int
+    height: int
+    rgb: bytes
+    frames: int = 1
+
+
+class GenerateBody(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
+    """Make a picture (`frames` 1) or a clip. None anywhere takes the model's own value.
+
+    The same body gives the same bytes whatever else the engine does at the time. `guidance` is the classifier-free guidance scale (1: none).
+    `cache` is the residual cache's threshold (0: off). `previews` asks for so many previews, spread over the steps. `image` is the picture
+    to start from; `strength` in (0, 1] says how much of it may change; where `mask` (`[height, width]`, 0 or 255) is 0 it stays.
+    """
+
+    prompt: str
+    negative_prompt: str = ""
+    width: int | None = None
+    height: int | None = None
+    frames: int = 1
+    fps: float | None = None
+    steps: int | None = None
+    guidance: float | None = None
+    seed: int = 0
+    cache: float | None = None
+    previews: int = 0
+    image: Raster | None = None
+    mask: bytes | None = None
+    strength: float = 0.6
+
+
+RequestBody: TypeAlias = ListenBody | TurnEndBody | TranscribeBody | ChatBody | SpeakBody | GenerateBody
 
 # ---- chunks ---------------------------------------------------------------------------------------------------------
 
@@ -175,6 +208,44 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", kw_only=True):
     usage: Usage = Usage()
 
 
+class DiffusionStep(msgspec.Struct, frozen=True, tag="diffusion_step", kw_only=True):
+    """`step` of `steps` denoising steps are done (1 is the first). `preview` shows what the picture would be now."""
+
+    step: int
+    steps: int
+    preview: Raster | None = None
+
+
+class RasterChunk(msgspec.Struct, frozen=True, tag="raster", kw_only=True):
+    """Finished frames, in order; `first` is the index of the first of them. Large clips come in several chunks (at most a few MB each)."""
+
+    first: int
+    raster: Raster
+
+
+class Generated(msgspec.Struct, frozen=True, tag="generated", kw_only=True):
+    """The last chunk of a generation: what was made. `revised_prompt` is what the model really drew (what the prompt left open filled in);
+    `ignored` the words of the prompt that lie outside the model's world; `rows` how many network rows were computed."""
+
+    seed: int
+    steps: int
+    frames: int
+    fps: float
+    revised_prompt: str = ""
+    ignored: tuple[str, ...] = ()
+    rows: int = 0
+
+
 EngineChunk: TypeAlias = (
-    SpeechProbabilities | TurnEndProbability | Transcript | TextChunk | ToolCallChunk | AudioChunk | StageMark | Finished
+    SpeechProbabilities
+    | TurnEndProbability
+    | Transcript
+    | TextChunk
+    | ToolCallChunk
+    | AudioChunk
+    | StageMark
+    | Finished
+    | DiffusionStep
+    | RasterChunk
+    | Generated
 )

@@ -47,6 +47,8 @@ class ServerSettings(Table):
     """0: any free port."""
     pipelines: tuple[str, ...] = ("voice", "tone")
     """The pipelines that are loaded and served."""
+    media: tuple[str, ...] = ()
+    """The diffusion engines that are loaded and served for images and videos; the first that can answers to unknown model names."""
     api_keys: tuple[str, ...] = ()
     """Accepted keys, in the clear or as `sha256:<hex>`; none: everybody may come in."""
     secret: str = ""
@@ -113,6 +115,12 @@ class EngineSettings(Table):
 
     kind: str
     options: dict[str, Any] = {}
+    process: bool = False
+    """Run it in a process of its own."""
+    nice: int = Field(default=0, ge=0, le=19)
+    """How far that process steps back for others (the operating system's niceness)."""
+    python: str = ""
+    """Another interpreter for that process, one that has antiphon too; "": this one."""
 
 
 class ModelSettings(Table):
@@ -162,6 +170,51 @@ class RecordingSettings(Table):
     folder: Path = Path("recordings")
     max_mb: int = Field(default=256, ge=1)
     """A session's recording ends at this size."""
+
+
+class JobSettings(Table):
+    """`[jobs]`: the durable queue of image and video jobs."""
+
+    work: bool = True
+    """Work on jobs in this server; false: it only takes them, and `antiphon worker` processes do the work."""
+    folder: Path = Path("~/.local/share/antiphon/jobs")
+    """Holds the SQLite database and the artifacts, unless the two keys below name other places."""
+    database: str = ""
+    """"": SQLite in `folder`. Or "postgresql://user:password@host/name"."""
+    artifacts: str = ""
+    """"": in `folder`. Or a folder, or "s3://bucket/prefix" (credentials and endpoint from the AWS_* environment variables)."""
+    dispatcher: Literal["auto", "lease", "procrastinate"] = "auto"
+    """auto: procrastinate on PostgreSQL, lease on SQLite."""
+    poll_s: float = Field(default=0.2, gt=0, le=60)
+    """How often the queue is looked at for what other processes put in."""
+    lease_s: float = Field(default=15.0, gt=0, le=3600)
+    """A worker that says nothing for so long is taken for dead; its job is done anew."""
+    max_attempts: int = Field(default=3, ge=1, le=20)
+    max_active: int = Field(default=64, ge=1)
+    """Unfinished jobs that one API key may have."""
+    per_minute: int = Field(default=240, ge=1)
+    """Jobs that one API key may submit in a minute."""
+    expires_s: float = Field(default=86_400.0, gt=0)
+    """How long an ended job and its files are kept."""
+    uploads_s: float = Field(default=604_800.0, gt=0)
+    """How long an uploaded file is kept."""
+    upload_bytes: int = Field(default=33_554_432, ge=1)
+    """The largest upload."""
+    sync_s: float = Field(default=600.0, gt=0)
+    """How long a call that waits for its picture or clip waits."""
+    webhooks: tuple[str, ...] = ()
+    """URLs that are told of every ended job."""
+    webhook_secret: str = ""
+    """Signs them, as "whsec_<base64>" or any text; "": they are not signed."""
+    webhook_attempts: int = Field(default=8, ge=1, le=50)
+    """How often a webhook is tried, with a growing pause."""
+    webhook_private: bool = False
+    """Let clients name webhook URLs on private and loopback addresses."""
+
+    @field_validator("folder")
+    @classmethod
+    def _expand(cls, folder: Path) -> Path:
+        return folder.expanduser()
 
 
 class ThreadSettings(Table):
@@ -239,12 +292,16 @@ class Settings(BaseSettings):
     engines: dict[str, EngineSettings] = {}
     threads: ThreadSettings = ThreadSettings()
     recording: RecordingSettings = RecordingSettings()
+    jobs: JobSettings = JobSettings()
 
     @model_validator(mode="after")
     def _names_exist(self) -> Settings:
         for name in self.server.pipelines:
             if name not in self.pipelines:
                 raise ValueError(f"server.pipelines names {name!r}, but there is no [pipelines.{name}]")
+        for name in self.server.media:
+            if name not in self.engines:
+                raise ValueError(f"server.media names {name!r}, but there is no [engines.{name}]")
         if not self.server.pipelines:
             raise ValueError("server.pipelines is empty: name at least one pipeline to serve")
         for name in self.server.pipelines:

@@ -13,7 +13,8 @@ MAY_IMPORT = {
     "codecs": set(),
     "sessions": {"codecs"},
     "engines": {"codecs"},
-    "gateway": {"codecs", "sessions", "engines"},
+    "robot": {"codecs", "sessions", "engines"},
+    "gateway": {"codecs", "sessions", "engines", "robot"},
     "clients": {"codecs"},
     "scenarios": {"clients", "codecs"},
 }

@@ -30,7 +30,7 @@ def test_the_example_says_what_the_defaults_are() -> None:
 def test_the_example_explains_every_key() -> None:
     lines = EXAMPLE.read_text(encoding="utf-8").splitlines()
     settings = load_settings().model_dump()
-    for table in ("server", "registry", "models", "session", "turn_taking", "limits", "connection", "threads", "recording"):
+    for table in ("server", "registry", "models", "session", "turn_taking", "limits", "connection", "threads", "recording", "jobs"):
         for key in settings[table]:
             assert any(line.startswith((f"{key} =", f"[{table}.{key}]")) for line in lines), f"{table}.{key}"
 
