@@ -108,7 +108,7 @@ class Raster(msgspec.Struct, frozen=True, kw_only=True):
 class GenerateBody(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Make a picture (`frames` 1) or a clip. None anywhere takes the model's own value.
 
-    The same body gives the same bytes whatever else the engine does at the time. `guidance` is the classifier-free guidance scale (1: none).
+    The same body gives the same bytes whatever else the engine does. `guidance` is the classifier-free guidance scale (1: none).
     `cache` is the residual cache's threshold (0: off). `previews` asks for so many previews, spread over the steps. `image` is the picture
     to start from; `strength` in (0, 1] says how much of it may change; where `mask` (`[height, width]`, 0 or 255) is 0 it stays.
     """

@@ -107,7 +107,7 @@ class PipelineSettings(Table):
 
     def engines(self) -> dict[Role, str]:
         """The engine's name of each role that the pipeline has."""
-        return {role: name for role in Role if (name := getattr(self, role.value)) is not None}
+        return {role: name for role in Role if (name := getattr(self, role.value, None)) is not None}
 
 
 class EngineSettings(Table):

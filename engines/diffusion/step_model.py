@@ -40,7 +40,7 @@ class StepModel(Protocol):
     def media(self) -> MediaCapabilities: ...
 
     def prepare(self, body: GenerateBody) -> Sample:
-        """Encode the prompt, draw the noise of `body.seed`. Raises `InvalidRequestError` naming the field for what the model cannot make."""
+        """Encode the prompt, draw the noise of `body.seed`. Raises `InvalidRequestError` that names what the model cannot make."""
 
     def shape_key(self, sample: Sample) -> Hashable:
         """Samples with equal keys may share a forward pass."""
