@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from ..engines.cpu import ThreadBudget, available_cores
 from ..engines.interface import Role
+from ..engines.weights import home
 from ..sessions.policy import SessionLimits, TurnTakingPolicy
 from ..sessions.session_config import TurnDetection
 from . import defaults
@@ -177,8 +178,8 @@ class JobSettings(Table):
 
     work: bool = True
     """Work on jobs in this server; false: it only takes them, and `antiphon worker` processes do the work."""
-    folder: Path = Path("~/.local/share/antiphon/jobs")
-    """Holds the SQLite database and the artifacts, unless the two keys below name other places."""
+    folder: str = ""
+    """Holds the SQLite database and the artifacts, unless the two keys below name other places; "": `jobs` where the weights are kept."""
     database: str = ""
     """"": SQLite in `folder`. Or "postgresql://user:password@host/name"."""
     artifacts: str = ""
@@ -211,10 +212,9 @@ class JobSettings(Table):
     webhook_private: bool = False
     """Let clients name webhook URLs on private and loopback addresses."""
 
-    @field_validator("folder")
-    @classmethod
-    def _expand(cls, folder: Path) -> Path:
-        return folder.expanduser()
+    def place(self) -> Path:
+        """The folder."""
+        return Path(self.folder).expanduser() if self.folder else home() / "jobs"
 
 
 class ThreadSettings(Table):

@@ -66,7 +66,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job as it is submitted. Times are seconds. `request` is the validated body as JSON values; `lane` the engine that will do the work."""
+    """A job as it is submitted. Times are seconds. `request` is the validated body; `lane` the engine that will do the work."""
 
     tenant: str
     kind: JobKind
