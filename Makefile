@@ -1,13 +1,19 @@
 # Everything a newcomer needs. Each target sets up what it needs, once:
 #
-#   make demo        a spoken call on real models, printed as it goes; leaves recording, timeline and report under out/demo
+#   make demo        a spoken call, a picture and a clip on real models, printed as they go; leaves recording, timeline, files and
+#                    report under out/demo
 #   make serve       run the server until Ctrl-C
 #   make test        the whole test suite
 #   make check       formatter, linter, types, then the tests
-#   make scenarios   the acceptance test of a call and the load test; reports under out/
+#   make scenarios   the acceptance test of a call, the load test, and calls amid a storm of jobs; reports under out/
 #   make clean       remove the virtual environment and everything made here (the models' weights stay in the user's cache)
 #
 # PYTHON=/path/to/python chooses the interpreter (3.11 or later).
+#
+# TORCH says what pip is given for torch. It is installed before everything that needs it, so that this line alone decides which build
+# comes. On Linux PyPI's own build brings several GB of CUDA with it; a machine without a GPU wants the small one:
+#   make demo TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+# and TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cu130" (or what fits the driver) takes a CUDA build on purpose.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -15,14 +21,15 @@ SHELL := /bin/bash
 .PHONY: demo serve test check scenarios clean
 
 PYTHON ?= python3
+TORCH ?= torch==2.13.0
 VENV := .venv
 RUN := $(VENV)/bin/python -m
 PIP_INSTALL := $(RUN) pip install --quiet --disable-pip-version-check
 
-demo: $(VENV)/.plots $(VENV)/.weights-callers
+demo: $(VENV)/.plots $(VENV)/.media $(VENV)/.weights-callers
 	$(RUN) antiphon scenario demo
 
-serve: $(VENV)/.webrtc $(VENV)/.weights
+serve: $(VENV)/.webrtc $(VENV)/.media $(VENV)/.weights
 	$(RUN) antiphon serve
 
 test: $(VENV)/.dev $(VENV)/.weights
@@ -33,12 +40,13 @@ check: $(VENV)/.dev $(VENV)/.weights
 	$(RUN) ruff check .
 	@# mypy runs in a folder where our codecs/ cannot be taken for the standard library's
 	mkdir -p .types && ln -sfn .. .types/antiphon
-	cd .types && ../$(RUN) mypy --config-file ../pyproject.toml $(patsubst %,-p antiphon.%,codecs sessions engines clients scenarios)
+	cd .types && ../$(RUN) mypy --config-file ../pyproject.toml $(patsubst %,-p antiphon.%,codecs sessions engines robot clients scenarios)
 	$(RUN) pytest
 
-scenarios: $(VENV)/.plots $(VENV)/.weights-callers
+scenarios: $(VENV)/.plots $(VENV)/.media $(VENV)/.weights-callers
 	$(RUN) antiphon scenario voice_turns
 	$(RUN) antiphon scenario load_voice
+	$(RUN) antiphon scenario job_storm
 
 clean:
 	rm -rf $(VENV) .types out build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -69,10 +77,20 @@ $(VENV)/.plots: $(VENV)/.made pyproject.toml
 	@$(PIP_INSTALL) -e '.[plots]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.dev: $(VENV)/.made pyproject.toml
+$(VENV)/.torch: $(VENV)/.made
+	@echo "Installing $(TORCH)"
+	@$(PIP_INSTALL) $(TORCH)
+	@touch $@
+
+$(VENV)/.media: $(VENV)/.torch pyproject.toml
+	@echo "Installing antiphon with pictures and clips"
+	@$(PIP_INSTALL) -e '.[media]'
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	@echo "Installing antiphon with everything that its tests need"
 	@$(PIP_INSTALL) -e '.[dev]'
-	@touch $@ $(VENV)/.core $(VENV)/.plots $(VENV)/.webrtc
+	@touch $@ $(VENV)/.core $(VENV)/.plots $(VENV)/.webrtc $(VENV)/.media
 
 $(VENV)/.weights: engines/catalogue.py | $(VENV)/.core
 	@echo "Bringing the models"

@@ -24,8 +24,10 @@ class Command:
 
 COMMANDS = {
     "serve": Command("gateway.cli", "serve", "Run the gateway until it is told to stop."),
+    "worker": Command("gateway.cli_worker", "worker", "Make pictures and clips for servers that share its job queue."),
     "talk": Command("clients.cli", "talk", "Speak with a server through microphone and loudspeaker, or let a file speak."),
     "models": Command("gateway.cli_models", "app", "The models' weights: list, pull, verify, find and remove them."),
+    "train": Command("engines.diffusion.training.cli", "app", "Train the models that the house makes itself, and measure them."),
     "scenario": Command("scenarios.cli", "app", "Run a whole story against a live server and print its figures."),
     "replay": Command("gateway.cli", "replay", "Run a recorded session through the session core again and compare."),
     "speak": Command("gateway.cli", "speak", "Say a text with a speech engine, into a WAV file."),

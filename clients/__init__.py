@@ -10,6 +10,7 @@ microphone      the same two on a sound card (extra `mic`)
 call            binds a client, a sender and a player: a whole call, interruptions included
 transcript      who said what, and what of it was heard
 printer         shows it in a terminal
+media           pictures and clips
 call_recording  both sides of a call in one WAV file
 cli             `antiphon talk`
 """

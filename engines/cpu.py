@@ -39,6 +39,11 @@ class ThreadBudget:
         return cls(chat=chat, asr=asr, vad=1, turn_end=1, speech=1)
 
 
+def background_threads(cores: int) -> int:
+    """Threads for an engine that makes pictures beside live work: small models gain little from more than one."""
+    return max(1, min(8, cores // 4))
+
+
 def available_cores() -> int:
     """Cores this process may run on: the affinity mask where the system has one, else all."""
     if hasattr(os, "sched_getaffinity"):

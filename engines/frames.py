@@ -20,7 +20,7 @@ from .errors import (
     InvalidRequestError,
     WeightsError,
 )
-from .interface import EngineHealth, EngineRequest, WorkClass
+from .interface import Capabilities, EngineHealth, EngineRequest, WorkClass
 from .messages import EngineChunk, RequestBody
 
 CREDIT = 64
@@ -47,6 +47,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", kw_only=True):
     epoch: int
     work_class: int
     deadline: float | None
+    patience: float | None = None
 
     @classmethod
     def of(cls, number: int, request: EngineRequest, body: RequestBody) -> Start:
@@ -58,6 +59,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", kw_only=True):
             epoch=request.epoch,
             work_class=int(request.work_class),
             deadline=request.deadline,
+            patience=request.patience,
         )
 
     def request(self, body: RequestBody) -> EngineRequest:
@@ -68,6 +70,7 @@ class Start(msgspec.Struct, frozen=True, tag="start", kw_only=True):
             epoch=self.epoch,
             work_class=WorkClass(self.work_class),
             deadline=self.deadline,
+            patience=self.patience,
         )
 
 
@@ -105,7 +108,9 @@ ToWorker: TypeAlias = Configure | Start | Stop | Credit | FeedAudio | AskHealth 
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The engine is open."""
+    """The engine is open; some know only now what they can do."""
+
+    capabilities: Capabilities
 
 
 class Chunk(msgspec.Struct, frozen=True, tag="chunk"):
@@ -169,14 +174,20 @@ class FrameWriter:
         self._turn = asyncio.Lock()
 
     async def send(self, frame: ToWorker | FromWorker) -> None:
-        """Send and wait until there is room for more. Raises `ConnectionError`."""
+        """Send and wait until there is room for more. Raises `ConnectionError`, and what `post` raises."""
         self.post(frame)
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Wait until there is room for more. Raises `ConnectionError`."""
         async with self._turn:
             await self._writer.drain()
 
     def post(self, frame: ToWorker | FromWorker) -> None:
-        """Send without waiting: for small frames that must not be late."""
+        """Send without waiting: for small frames that must not be late. Raises `InvalidRequestError` for a frame that is too large."""
         data = _encode(frame)
+        if len(data) > MAX_FRAME:  # the other side would take it for garbage, and all its streams with it
+            raise InvalidRequestError(f"{len(data)} bytes are too many for one message to or from an engine's process ({MAX_FRAME} may be)")
         self._writer.write(len(data).to_bytes(4, "little") + data)
 
     @property

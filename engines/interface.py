@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from .messages import EngineChunk, RequestBody
 
@@ -32,6 +32,7 @@ class Role(enum.StrEnum):
     CHAT = "chat"
     SPEECH = "speech"
     DIFFUSION = "diffusion"
+    ACTION = "action"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,46 @@ class EngineRequest:
     epoch: int = 0
     work_class: WorkClass = WorkClass.REALTIME
     deadline: float | None = None
+    patience: float | None = None
+    """How long, in seconds, the stream may give nothing before it counts as stuck; None: the pool's own limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArraySpec:
+    """An array of an observation: `key` with "/" between the levels of nested dictionaries, numpy's name of the dtype, the shape.
+
+    `layout` is "HWC" or "CHW" for pictures, else "". Values lie between `low` and `high` where these are given.
+    """
+
+    key: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionCapabilities:
+    """What a policy takes and gives: chunks of `horizon` actions of `action_dim` values, meant for `rate` actions a second.
+
+    `low` and `high`, one value per dimension (empty: no bounds), hold for every action. `prompt`: it must be told what to do, in words.
+    `max_prefix`: how many actions a chunk may be made to continue (0: none). `max_steps` bounds the integration steps of a request.
+    `extras` goes to the robots as it is, with the policy's metadata.
+    """
+
+    policy: str
+    horizon: int
+    action_dim: int
+    rate: float
+    observation: tuple[ArraySpec, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    prompt: bool = False
+    max_prefix: int = 0
+    steps: int = 1
+    max_steps: int = 1
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +96,8 @@ class MediaCapabilities:
     """What a diffusion engine can make.
 
     `sizes` are (width, height) in pixels, the first is the default; empty: any multiple of `multiple` up to `max_side`. A picture is one
-    frame. `max_frames` 1: no clips. `fps` is the rate that its clips are made for. `edits`: takes a picture to start from.
+    frame. `max_frames` 1: no clips. A clip has `frame_step * k + 1` frames (1: any number). `fps` is the rate that its clips are made for.
+    `edits`: takes a picture to start from.
     """
 
     sizes: tuple[tuple[int, int], ...] = ()
@@ -63,6 +105,7 @@ class MediaCapabilities:
     max_side: int = 0
     pictures: bool = True
     max_frames: int = 1
+    frame_step: int = 1
     fps: float = 8.0
     default_frames: int = 1
     default_steps: int = 20
@@ -82,6 +125,7 @@ class Capabilities:
     voices: tuple[str, ...] = ()
     streaming: bool = True
     media: MediaCapabilities | None = None
+    action: ActionCapabilities | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,15 +59,24 @@ class SubprocessEngine:
     """An engine of any kind in a process of its own, over a Unix socket. It is an `Engine` like any other.
 
     A worker that dies fails its streams with `EngineUnavailableError`, and `health` says so; `close` and `open` start a new one (the pool
-    does that, with backoff). `python` may be another interpreter, with another environment, that has this package.
+    does that, with backoff). `python` may be another interpreter, with another environment, that has this package. `nice` (0 to 19) is how
+    far the process steps back for others. Its capabilities are what the engine says once it is open; before that, what it says unopened.
     """
 
     def __init__(
-        self, kind: str, name: str, options: Mapping[str, Any], *, python: str = sys.executable, open_seconds: float = 300.0
+        self,
+        kind: str,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        python: str = "",
+        nice: int = 0,
+        open_seconds: float = 300.0,
     ) -> None:
         self._configure = Configure(kind, name, dict(options))
         self._capabilities = build_engine(kind, name, options).capabilities
-        self._python = python
+        self._python = python or sys.executable
+        self._nice = nice
         self._open_seconds = open_seconds
         self._process: asyncio.subprocess.Process | None = None
         self._writer: FrameWriter | None = None
@@ -94,8 +103,14 @@ class SubprocessEngine:
             return
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
-            command = [self._python, "-m", f"{__package__}.worker", str(theirs.fileno())]
-            self._process = await asyncio.create_subprocess_exec(*command, pass_fds=(theirs.fileno(),), start_new_session=True)
+            command = [self._python, "-m", f"{__package__}.worker", str(theirs.fileno()), str(self._nice)]
+            try:
+                self._process = await asyncio.create_subprocess_exec(*command, pass_fds=(theirs.fileno(),), start_new_session=True)
+            except OSError as error:
+                ours.close()
+                raise EngineUnavailableError(
+                    f"the process of engine {self._configure.name!r} cannot be started: {self._python}: {error.strerror}"
+                ) from error
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         self._writer = FrameWriter(writer)
         self._opened = asyncio.get_running_loop().create_future()
@@ -155,8 +170,11 @@ class SubprocessEngine:
         number = self._number
         inbox = self._inboxes[number] = _Inbox()
         feed = request.body.feed if isinstance(request.body, ListenBody) else None
+        posted = False
         try:
-            await writer.send(Start.of(number, request, ListenBody(None) if feed is not None else request.body))
+            writer.post(Start.of(number, request, ListenBody(None) if feed is not None else request.body))
+            posted = True
+            await writer.drain()
             if feed is not None:
                 _forward(feed, writer, number)
             taken = 0
@@ -179,7 +197,7 @@ class SubprocessEngine:
             if feed is not None:
                 feed.on_ready = None
             try:
-                if inbox.end is None:
+                if posted and inbox.end is None:
                     await self._abort(number, inbox, writer)
             finally:
                 self._inboxes.pop(number, None)
@@ -213,7 +231,8 @@ class SubprocessEngine:
 
     def _take(self, frame: FromWorker) -> None:
         match frame:
-            case Ready():
+            case Ready(capabilities):
+                self._capabilities = capabilities
                 if self._opened is not None and not self._opened.done():
                     self._opened.set_result(None)
             case Health(fields):
@@ -251,12 +270,12 @@ def _forward(feed: AudioFeed, writer: FrameWriter, number: int) -> None:
     forward()
 
 
-def launch(kind: str, name: str, options: Mapping[str, Any], launcher: str = "in_process") -> Engine:
-    """An engine of `kind` where `launcher` says: "in_process" or "subprocess". Raises `EngineError`."""
+def launch(kind: str, name: str, options: Mapping[str, Any], launcher: str = "in_process", *, python: str = "", nice: int = 0) -> Engine:
+    """An engine of `kind` where `launcher` says: "in_process" or "subprocess" (with its interpreter and niceness). Raises `EngineError`."""
     if launcher == "in_process":
         return build_engine(kind, name, options)
     if launcher == "subprocess":
-        return SubprocessEngine(kind, name, options)
+        return SubprocessEngine(kind, name, options, python=python, nice=nice)
     raise EngineError(
         f"engine {name!r}: there is no launcher {launcher!r}; there are: in_process, subprocess", code="invalid_configuration"
     )

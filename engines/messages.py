@@ -5,9 +5,11 @@ All audio here is mono signed 16-bit little-endian PCM at 24 kHz, as `bytes`; al
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -129,7 +131,42 @@ class GenerateBody(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     strength: float = 0.6
 
 
-RequestBody: TypeAlias = ListenBody | TurnEndBody | TranscribeBody | ChatBody | SpeakBody | GenerateBody
+class Array(msgspec.Struct, frozen=True, kw_only=True):
+    """A numeric array: `data` in C order, `dtype` as numpy's `dtype.str` ("<f4", "|u1"). In this process nothing is copied on the way."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> Self:
+        """A view of `array` (a copy only where that is not in C order)."""
+        flat = np.ascontiguousarray(array)
+        return cls(dtype=flat.dtype.str, shape=array.shape, data=flat.reshape(-1).view(np.uint8).data)
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The array: a view that must not be written to."""
+        view: npt.NDArray[Any] = np.ndarray(self.shape, np.dtype(self.dtype), buffer=self.data)
+        view.flags.writeable = False
+        return view
+
+
+class ActBody(msgspec.Struct, frozen=True, tag="act", kw_only=True):
+    """Make the next action chunk from an observation that has been checked against the engine's `ActionCapabilities`.
+
+    `prefix` `[d, A]` float32, in the robot's units: the actions that will be executed while this is computed; the chunk begins with them
+    and goes on from there (only for policies with `max_prefix` > 0). `seed` draws the noise; None: another one each time. `steps` is
+    the number of integration steps; None: the policy's own.
+    """
+
+    observation: dict[str, Array]
+    prompt: str = ""
+    prefix: Array | None = None
+    seed: int | None = None
+    steps: int | None = None
+
+
+RequestBody: TypeAlias = ListenBody | TurnEndBody | TranscribeBody | ChatBody | SpeakBody | GenerateBody | ActBody
 
 # ---- chunks ---------------------------------------------------------------------------------------------------------
 
@@ -236,6 +273,22 @@ class Generated(msgspec.Struct, frozen=True, tag="generated", kw_only=True):
     rows: int = 0
 
 
+class ActionChunk(msgspec.Struct, frozen=True, tag="action", kw_only=True):
+    """An action chunk: `actions` `[H, A]` float32, in the robot's units, finite, the request's prefix first.
+
+    `wait_ms` from the request's arrival to its first integration step, `infer_ms` from there to the end; `batch` is the mean number of
+    robots that shared its steps. The same body with the same `seed` gives the same actions.
+    """
+
+    actions: Array
+    seed: int
+    steps: int
+    prefix: int = 0
+    wait_ms: float = 0.0
+    infer_ms: float = 0.0
+    batch: float = 1.0
+
+
 EngineChunk: TypeAlias = (
     SpeechProbabilities
     | TurnEndProbability
@@ -248,4 +301,5 @@ EngineChunk: TypeAlias = (
     | DiffusionStep
     | RasterChunk
     | Generated
+    | ActionChunk
 )

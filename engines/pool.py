@@ -7,15 +7,18 @@ always given back: on the normal way, on an error, on a cancellation, at any awa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
 
 from .errors import EngineBusyError, EngineError, EngineTimeoutError, EngineUnavailableError, InvalidRequestError
+from .gate import GateWriter
 from .interface import Engine, EngineHealth, EngineRequest, Role, WorkClass
 from .messages import EngineChunk, ListenBody
 from .replica import Replica, ReplicaSnapshot, close_stream
@@ -29,9 +32,10 @@ class PoolOptions:
     """Bounds of the pool; times in seconds.
 
     `max_waiting`: the line of each class of work at each engine. `wait`: how long a lease is waited for when the caller sets no
-    deadline. `stall`: how long a running stream may give nothing (a live feed is exempt). `abort`: how long an engine may take to
-    stop a closed stream before the pool stops waiting for it and counts a failure. `failures`: how many failures in a
-    row take a replica out of service; it is tried again after `backoff`, doubled each time up to `max_backoff`.
+    deadline. `stall`: how long a running stream may give nothing, unless its request says otherwise (a live feed is exempt). `abort`: how
+    long an engine may take to stop a closed stream before the pool stops waiting for it and counts a failure. `failures`: how many
+    failures in a row take a replica out of service (one is enough when the engine itself says that it is unavailable); it is tried again
+    after `backoff`, doubled each time up to `max_backoff`.
     """
 
     max_waiting: int = 64
@@ -78,6 +82,11 @@ class Lease:
             self._group.board.release(self._ticket)
             self._group.dispatch()
 
+    def stream(self, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Run a request on this slot's replica, as `EnginePool.stream` does but without acquiring or releasing: several requests that
+        belong together may share the slot."""
+        return self._pool.run(self.replica, self._group.name, request)
+
     async def __aenter__(self) -> Lease:
         return self
 
@@ -117,8 +126,10 @@ class _Group:
 class EnginePool:
     """See the module's docstring. Used from one event loop; `open` it once, `close` it once."""
 
-    def __init__(self, options: PoolOptions | None = None) -> None:
+    def __init__(self, options: PoolOptions | None = None, gate: GateWriter | None = None) -> None:
+        """`gate` is told while realtime and action work is being computed; whoever made it closes it."""
         self.options = options or PoolOptions()
+        self._gate = gate
         self._groups: dict[str, _Group] = {}
         self._aliases: dict[str, str] = {}
         self._mending: dict[Replica, asyncio.Task[None]] = {}
@@ -126,16 +137,17 @@ class EnginePool:
 
     # ---- what is in it ----------------------------------------------------------------------------------------------
 
-    def add(self, name: str, engine: Engine, *, reserved: int | None = None) -> str:
+    def add(self, name: str, engine: Engine, *, reserved: int | None = None, background: bool = False) -> str:
         """Add a replica under an engine's name and return its id. `reserved` slots are kept for realtime work (by default one where
-        there are several). Call before `open`. Raises `EngineError` when the name already means another role."""
+        there are several). `open` does not wait for a replica in the `background`: it is out of service until it has opened, and tried
+        again when it cannot. Call before `open`. Raises `EngineError` when the name already means another role."""
         capabilities = engine.capabilities
         group = self._groups.setdefault(name, _Group(name, capabilities.role, self.options))
         if group.role is not capabilities.role:
             raise EngineError(f"engine {name!r} is already a {group.role} engine; a {capabilities.role} engine needs another name")
         if reserved is None:
             reserved = 1 if capabilities.slots > 1 else 0
-        replica = Replica(f"{name}-{len(group.replicas)}", engine, reserved=reserved)
+        replica = Replica(f"{name}-{len(group.replicas)}", engine, reserved=reserved, background=background)
         group.replicas[replica.replica_id] = replica
         group.board.seats.append(replica.seat)
         return replica.replica_id
@@ -169,13 +181,17 @@ class EnginePool:
 
     async def open(self) -> None:
         """Open every engine, side by side. When one fails the others are closed and its error is raised."""
-        replicas = self._replicas()
+        replicas = [replica for replica in self._replicas() if not replica.background]
         results = await asyncio.gather(*(replica.open(self.options.open) for replica in replicas), return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         if failures:
             await asyncio.gather(*(replica.close(self.options.abort) for replica in replicas), return_exceptions=True)
             raise failures[0]
         self._open = True
+        for replica in self._replicas():
+            if replica.background:
+                replica.take_down()
+                self._mending[replica] = asyncio.create_task(self._bring_up(replica), name=f"open {replica.replica_id}")
 
     async def close(self) -> None:
         """Refuse new work, tell who waits, close every engine in bounded time. Harmless when called again."""
@@ -206,7 +222,7 @@ class EnginePool:
         if not self._open:
             raise EngineUnavailableError("the engine pool is not open")
         if group.all_down():
-            raise EngineUnavailableError(f"engine {group.name!r} is out of service after repeated failures; it is being restarted")
+            raise EngineUnavailableError(f"engine {group.name!r} is out of service; it is being started")
         if deadline is None:
             deadline = time.monotonic() + self.options.wait[work_class]
         ticket = Ticket(work_class=work_class, deadline=deadline, affinity=affinity)
@@ -250,41 +266,56 @@ class EnginePool:
         Closing the generator (or cancelling its consumer) aborts the engine's stream and frees the slot, within
         `options.abort` seconds. `request.deadline` bounds the wait for a slot. Raises `EngineError`.
         """
-        async with await self.acquire(model, request.work_class, affinity or request.session_id or None, request.deadline) as lease:
-            replica = lease.replica
-            stall = None if isinstance(request.body, ListenBody) else self.options.stall
-            chunks = aiter(replica.engine.stream(request))
-            outcome = "aborted"
-            try:
-                while True:
-                    try:
-                        async with asyncio.timeout(stall):
-                            chunk = await anext(chunks)
-                    except StopAsyncIteration:
-                        outcome = "completed"
-                        return
-                    except TimeoutError as error:
-                        raise EngineTimeoutError(f"engine {model!r} gave nothing for {stall:.0f} s") from error
-                    yield chunk
-            except (InvalidRequestError, EngineBusyError):
-                outcome = "refused"
-                raise
-            except (GeneratorExit, asyncio.CancelledError):
-                raise
-            except Exception:
-                outcome = "failed"
-                raise
-            finally:
-                try:
-                    if not await close_stream(chunks, self.options.abort):
-                        outcome = "stuck"
-                        log.error("engine %r did not stop request %s within %.1f s", model, request.request_id, self.options.abort)
-                finally:
-                    self._note(replica, outcome)
+        lease = await self.acquire(model, request.work_class, affinity or request.session_id or None, request.deadline)
+        async with lease, aclosing(self.run(lease.replica, model, request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
-    def _note(self, replica: Replica, outcome: str) -> None:
-        """Count how a stream ended; take the replica out of service after too many failures in a row."""
-        if replica.note(outcome, self.options.failures) and self._open and replica not in self._mending:
+    async def run(self, replica: Replica, model: str, request: EngineRequest) -> AsyncGenerator[EngineChunk, None]:
+        """Run a request on a replica whose slot the caller holds, watch over it and note how it ended."""
+        stall = None if isinstance(request.body, ListenBody) else request.patience or self.options.stall
+        chunks = aiter(replica.engine.stream(request))
+        outcome, failures = "aborted", self.options.failures
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(stall):
+                        with self._gated(request):
+                            chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    outcome = "completed"
+                    return
+                except TimeoutError as error:
+                    raise EngineTimeoutError(f"engine {model!r} gave nothing for {stall:.0f} s") from error
+                yield chunk
+        except (InvalidRequestError, EngineBusyError):
+            outcome = "refused"
+            raise
+        except (GeneratorExit, asyncio.CancelledError):
+            raise
+        except EngineUnavailableError:
+            outcome, failures = "failed", 1  # it says itself that it is gone: no need to see that again
+            raise
+        except Exception:
+            outcome = "failed"
+            raise
+        finally:
+            try:
+                if not await close_stream(chunks, self.options.abort):
+                    outcome = "stuck"
+                    log.error("engine %r did not stop request %s within %.1f s", model, request.request_id, self.options.abort)
+            finally:
+                self._note(replica, outcome, failures)
+
+    def _gated(self, request: EngineRequest) -> contextlib.AbstractContextManager[None]:
+        """Holds the realtime gate while somebody waits for this request's next chunk. A live feed is no work in itself."""
+        if self._gate is None or request.work_class > WorkClass.ACTION or isinstance(request.body, ListenBody):
+            return contextlib.nullcontext()
+        return self._gate.working()
+
+    def _note(self, replica: Replica, outcome: str, failures: int) -> None:
+        """Count how a stream ended; take the replica out of service after `failures` failures in a row."""
+        if replica.note(outcome, failures) and self._open and replica not in self._mending:
             replica.take_down()
             group = self._group_of(replica)
             if group.all_down():
@@ -295,6 +326,22 @@ class EnginePool:
 
     def _group_of(self, replica: Replica) -> _Group:
         return next(group for group in self._groups.values() if replica.replica_id in group.replicas)
+
+    async def _bring_up(self, replica: Replica) -> None:
+        """Open a replica of the background."""
+        try:
+            await replica.open(self.options.open)
+        except Exception:
+            log.exception("engine %s could not be opened", replica.replica_id)
+            await self._mend(replica)
+            return
+        except asyncio.CancelledError:
+            self._mending.pop(replica, None)
+            raise
+        self._mending.pop(replica, None)
+        replica.put_up()
+        self._group_of(replica).dispatch()
+        log.info("engine %s is ready", replica.replica_id)
 
     async def _mend(self, replica: Replica) -> None:
         """Bring a replica back: wait, reopen it when it says that it is ill, then let one request try it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,6 +103,22 @@ def _echo_asr(name: str, options: Options) -> Engine:
     return _made(module.EchoAsr, module.EchoAsrOptions, name, options)
 
 
+def _flow_policy(name: str, options: Options) -> Engine:
+    module = importlib.import_module(".action.flow_policy", __package__)
+    return _made(module.FlowPolicy, module.FlowPolicyOptions, name, options)
+
+
+def _diffusion(name: str, options: Options) -> Engine:
+    module = importlib.import_module(".diffusion.engine", __package__)
+    return _made(module.StepDiffusion, module.DiffusionOptions, name, options, model=_media_folder)
+
+
+def _diffusers(name: str, options: Options) -> Engine:
+    module = importlib.import_module(".diffusion.diffusers_engine", __package__)
+    options_module = importlib.import_module(".diffusion.pipelines.options", __package__)
+    return _made(module.DiffusersEngine, options_module.DiffusersOptions, name, options)
+
+
 _BUILDERS: dict[str, tuple[Role, Callable[[str, Options], Engine]]] = {
     "silero": (Role.VAD, _silero),
     "energy-vad": (Role.VAD, _energy_vad),
@@ -114,7 +131,22 @@ _BUILDERS: dict[str, tuple[Role, Callable[[str, Options], Engine]]] = {
     "hibari": (Role.SPEECH, _hibari),
     "kokoro": (Role.SPEECH, _kokoro),
     "tone-speech": (Role.SPEECH, _tone_speech),
+    "diffusers": (Role.DIFFUSION, _diffusers),
+    "flow-policy": (Role.ACTION, _flow_policy),
+    "diffusion": (Role.DIFFUSION, _diffusion),
 }
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "diffusion": ("torch", "diffusers", "transformers", "accelerate", "safetensors"),
+    "diffusers": ("torch", "diffusers", "transformers", "accelerate", "safetensors"),
+}
+"""Packages of optional installs, by the engine kind that imports them when it is opened."""
+
+
+def missing_packages(kind: str) -> tuple[str, ...]:
+    """The packages that engines of this kind need and this interpreter does not have."""
+    return tuple(package for package in _NEEDS.get(kind, ()) if importlib.util.find_spec(package) is None)
+
 
 # ---- options --------------------------------------------------------------------------------------------------------
 
@@ -147,6 +179,21 @@ def _weights_folder(default: str) -> Finder:
         return Path(wanted).expanduser()
 
     return find
+
+
+def _media_folder(value: Any) -> Path:
+    """Finds a model's folder in the diffusers layout: None (the model that comes with the package), a name of the catalogue, or a path."""
+    if value is None:
+        return Path(__file__).parent / "diffusion" / "weights" / "tinyflow"
+    if any(model.name == value for model in MODELS):
+        return _weights_folder(str(value))(value)
+    folder = Path(str(value)).expanduser()
+    if not (folder / "model_index.json").is_file():
+        names = ", ".join(model.name for model in MODELS)
+        raise EngineError(
+            f"{str(value)!r} is neither a folder with a model_index.json nor a model of the catalogue ({names})", code="weights_missing"
+        )
+    return folder
 
 
 def _made(engine: Callable[[Any], Engine], options_type: type[T], name: str, options: Options, **finders: Finder) -> Engine:

@@ -39,9 +39,11 @@ class ReplicaSnapshot:
 class Replica:
     """See the module's docstring."""
 
-    def __init__(self, replica_id: str, engine: Engine, *, reserved: int) -> None:
+    def __init__(self, replica_id: str, engine: Engine, *, reserved: int, background: bool = False) -> None:
         self.replica_id = replica_id
         self.engine = engine
+        self.background = background
+        """The pool opens it without waiting for it."""
         self.seat = Seat(replica_id=replica_id, slots=engine.capabilities.slots, reserved=reserved)
         self.state = ReplicaState.UP
         self.downs = 0
@@ -101,6 +103,13 @@ class Replica:
         self.state = ReplicaState.DOWN
         self.downs += 1
         self.seat.limit = 0
+
+    def put_up(self) -> None:
+        """It has opened for the first time; only now an engine in its own process knows how much it can do at once."""
+        self.state = ReplicaState.UP
+        self.downs = 0
+        self.seat.slots = self.seat.limit = self.engine.capabilities.slots
+        self.seat.reserved = min(self.seat.reserved, self.seat.slots - 1)
 
     def put_on_trial(self) -> None:
         self.state = ReplicaState.TRIAL

@@ -1,12 +1,13 @@
-"""An engine in a process of its own: `python -m antiphon.engines.worker FD`, started by `launchers.SubprocessEngine`.
+"""An engine in a process of its own: `python -m antiphon.engines.worker FD NICE`, started by `launchers.SubprocessEngine`.
 
-It serves one connection, the socket whose descriptor it was given, and ends with it.
+It serves one connection, the socket whose descriptor it was given, and ends with it. NICE is its niceness above that of who started it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
 import signal
 import socket
 import sys
@@ -99,7 +100,7 @@ class Worker:
         except Exception as error:
             await self._writer.send(error_end(OPENING, error))
             return
-        await self._writer.send(Ready())
+        await self._writer.send(Ready(self._engine.capabilities))
 
     def _stop(self, stream: _Stream) -> None:
         if stream.task is not None and not stream.stopped:
@@ -149,5 +150,9 @@ async def main(descriptor: int) -> None:
 
 if __name__ == "__main__":
     die_with_parent()
+    if len(sys.argv) > 2:
+        os.nice(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which then closes its engines
     asyncio.run(main(int(sys.argv[1])))
+    sys.stderr.flush()
+    os._exit(0)  # the engine is closed; taking large libraries down in good order would only make the gateway wait

@@ -14,6 +14,9 @@ from .errors import ApiError
 KEY_SUBPROTOCOL = "openai-insecure-api-key."
 """Browsers cannot set headers on a WebSocket, so they offer the key as a subprotocol beside `realtime`."""
 
+SCHEMES = frozenset({"bearer", "api-key"})
+"""What may stand before the key in the `Authorization` header; robots' clients write "Api-Key"."""
+
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -70,7 +73,7 @@ class KeyRing:
 def offered_key(headers: Mapping[str, str], subprotocols: Sequence[str] = ()) -> str | None:
     """The key in the `Authorization` header, else in the subprotocols."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and key.strip():
+    if scheme.lower() in SCHEMES and key.strip():
         return key.strip()
     for subprotocol in subprotocols:
         if subprotocol.startswith(KEY_SUBPROTOCOL):

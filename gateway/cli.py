@@ -17,6 +17,9 @@ def serve(
     pipeline: Annotated[
         list[str] | None, typer.Option(help="Serve only this pipeline (server.pipelines); may be given several times.")
     ] = None,
+    openpi_port: Annotated[
+        int | None, typer.Option(help="A port for OpenPI clients, which know no paths (robots.openpi_port); 0 takes a free one.")
+    ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error (server.log_level).")] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Write the server's address and process id to this file, as JSON, once it is ready.")
@@ -36,7 +39,10 @@ def serve(
     chosen = {"host": host, "port": port, "pipelines": tuple(pipeline) if pipeline else None, "log_level": log_level}
     overrides: dict[str, Any] = {key: value for key, value in chosen.items() if value is not None}
     try:
-        settings = load_settings(config, **({"server": overrides} if overrides else {}))
+        tables: dict[str, Any] = {"server": overrides} if overrides else {}
+        if openpi_port is not None:
+            tables["robots"] = {"openpi_port": openpi_port}
+        settings = load_settings(config, **tables)
         configure_logs(settings.server.log_level, settings.server.log_format)
         run(settings, ready_file=ready_file)
     except (SettingsError, EngineError) as error:

@@ -24,8 +24,9 @@ ENGINES: dict[str, dict[str, Any]] = {
     "echo-asr": {"kind": "echo-asr"},
     "echo": {"kind": "echo-chat"},
     "tone": {"kind": "tone-speech"},
+    "tinyflow": {"kind": "diffusion", "process": True, "nice": 10},
 }
-"""Engines by name. Only those that a served pipeline names are loaded."""
+"""Engines by name. Only those that a served pipeline or `server.media` names are loaded."""
 
 
 ALIASES = {"antiphon-voice": "voice", "antiphon-tone": "tone"}

@@ -26,14 +26,16 @@ async def drain(gateway: Gateway, deadline_s: float) -> None:
     log.info("draining", sessions=len(sessions), deadline_s=deadline_s)
     warning = Warn("draining", f"The server stops; the connection closes within {deadline_s:g} seconds.", deadline_s)
     for live in sessions.all():
-        live.conductor.feed(warning)
+        live.feed(warning)
     ends = time.monotonic() + deadline_s
+    if gateway.jobs is not None:
+        await gateway.jobs.stop_working()
     while len(sessions):  # also those that were being admitted when the drain began
         now = time.monotonic()
         overdue = now >= ends
         for live in sessions.all():
-            if overdue or not live.conductor.session.busy(now):
-                live.conductor.feed(EndSession("server_draining", "The server stops.", CLOSE_CODE))
+            if overdue or not live.busy(now):
+                live.feed(EndSession("server_draining", "The server stops.", CLOSE_CODE))
         if overdue:
             break
         await asyncio.sleep(STEP)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
 
 from ..engines.errors import EngineBusyError, EngineError, EngineUnavailableError, InvalidRequestError
+from .jobs.errors import IdempotencyConflictError, JobError, JobFailedError, JobLimitError, StoreUnavailableError, UnknownCursorError
 
 
 class ApiError(Exception):
@@ -53,8 +57,26 @@ def from_engine(error: EngineError) -> ApiError:
     return ApiError(500, error.code, str(error))
 
 
-def install_error_handlers(app: FastAPI) -> None:
-    """Give every error of `app` the one shape."""
+def from_job(error: JobError) -> ApiError:
+    """The HTTP form of an error of the job queue."""
+    message = str(error)
+    if isinstance(error, JobLimitError):
+        return ApiError(429, error.code, message, headers={"retry-after": str(math.ceil(error.retry_after))})
+    if isinstance(error, StoreUnavailableError):
+        return ApiError(503, error.code, message, headers={"retry-after": str(math.ceil(error.retry_after))})
+    if isinstance(error, IdempotencyConflictError):
+        # Stock clients repeat a 409 by themselves; this one stays.
+        return ApiError(409, error.code, message, param="Idempotency-Key", headers={"x-should-retry": "false"})
+    if isinstance(error, UnknownCursorError):
+        return ApiError(404, error.code, message, param="after")
+    if isinstance(error, JobFailedError):
+        return ApiError(507 if error.code == "storage_failed" else 500, error.code, message)
+    return ApiError(400, error.code, message)
+
+
+def install_error_handlers(app: FastAPI, routes: Iterable[BaseRoute] = ()) -> None:
+    """Give every error of `app` the one shape. `routes`: those of the app, of which a 405 says what they allow."""
+    known = [route for route in routes if isinstance(route, Route)]
 
     async def api_error(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, ApiError)
@@ -64,10 +86,20 @@ def install_error_handlers(app: FastAPI) -> None:
         assert isinstance(error, EngineError)
         return from_engine(error).response()
 
-    async def http_error(_: Request, error: Exception) -> JSONResponse:
+    async def job_error(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, JobError)
+        return from_job(error).response()
+
+    async def http_error(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "invalid_request")
-        return ApiError(error.status_code, code, str(error.detail), headers=error.headers).response()
+        headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+        if error.status_code == 405:
+            # The framework names the methods of the first route only; those of the same path belong to it.
+            path = next((route.path for route in known if route.matches(request.scope)[0] is not Match.NONE), None)
+            allowed = chain(*(route.methods or () for route in known if route.path == path))
+            headers["allow"] = ", ".join(sorted({*headers.get("allow", "").split(", "), *allowed} - {""}))
+        return ApiError(error.status_code, code, str(error.detail), headers=headers).response()
 
     async def bad_body(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -78,5 +110,6 @@ def install_error_handlers(app: FastAPI) -> None:
 
     app.add_exception_handler(ApiError, api_error)
     app.add_exception_handler(EngineError, engine_error)
+    app.add_exception_handler(JobError, job_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, bad_body)

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client.core import Metric
 
@@ -30,9 +30,36 @@ EVICTED = 4000
 """Close code of an evicted session: not one of those on which clients connect again by themselves."""
 
 
+class Live(Protocol):
+    """An admitted session, as far as the registry and the operator are concerned: a voice session or a robot's."""
+
+    session_id: str
+
+    @property
+    def last_activity(self) -> float: ...
+
+    def busy(self, now: float) -> bool:
+        """Must it not be evicted now?"""
+
+    def state(self, now: float) -> str: ...
+
+    def feed(self, event: EndSession | Warn) -> None:
+        """Tell it what the registry has decided."""
+
+    def report(self, now: float) -> dict[str, Any]: ...
+
+    def turns(self) -> list[dict[str, Any]]: ...
+
+    def queues(self) -> dict[str, float]:
+        """How much waits in its queues, by their names in the metrics."""
+
+
+QUEUES = ("outbox_events", "outbox_audio_seconds", "vad_audio_seconds", "robot_replies")
+
+
 @dataclass(slots=True)
 class LiveSession:
-    """An admitted session and its connection."""
+    """An admitted voice session and its connection."""
 
     session_id: str
     model: str
@@ -41,6 +68,31 @@ class LiveSession:
     connection: Connection
     started_at: float = field(default_factory=time.time)
     """Unix seconds."""
+
+    @property
+    def last_activity(self) -> float:
+        return self.conductor.session.last_activity
+
+    def busy(self, now: float) -> bool:
+        return self.conductor.session.busy(now)
+
+    def state(self, now: float) -> str:
+        return self.conductor.session.state(now)
+
+    def feed(self, event: EndSession | Warn) -> None:
+        self.conductor.feed(event)
+
+    def turns(self) -> list[dict[str, Any]]:
+        """How its last turns went."""
+        return self.conductor.figures.timings.report()
+
+    def queues(self) -> dict[str, float]:
+        box = self.connection.outbox
+        return {
+            "outbox_events": float(len(box)),
+            "outbox_audio_seconds": box.samples / SAMPLE_RATE,
+            "vad_audio_seconds": self.conductor.backlog / SAMPLE_RATE,
+        }
 
     def report(self, now: float) -> dict[str, Any]:
         """For the operator's route; `now` on the session's clock."""
@@ -75,7 +127,7 @@ class LiveSessions:
             warn_before=settings.warn_s,
             evict_after=settings.evict_after_s,
         )
-        self._live: dict[str, LiveSession] = {}
+        self._live: dict[str, Live] = {}
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._seen: dict[str, tuple[float, bool]] = {}
         self._empty = asyncio.Event()
@@ -86,11 +138,11 @@ class LiveSessions:
     def __len__(self) -> int:
         return len(self._live)
 
-    def all(self) -> list[LiveSession]:
+    def all(self) -> list[Live]:
         """The sessions that have started."""
         return list(self._live.values())
 
-    def get(self, session_id: str) -> LiveSession | None:
+    def get(self, session_id: str) -> Live | None:
         return self._live.get(session_id)
 
     # ---- coming and going -------------------------------------------------------------------------------------------
@@ -125,7 +177,7 @@ class LiveSessions:
                 raise _full(decision.retry_after_s)
         self._metrics.sessions_started.inc()
 
-    def start(self, live: LiveSession) -> None:
+    def start(self, live: Live) -> None:
         """An admitted session has its conductor now."""
         self._live[live.session_id] = live
         self._empty.clear()
@@ -190,11 +242,10 @@ class LiveSessions:
         """Tell the registry what the sessions do: O(sessions)."""
         now = self._clock()
         for session_id, live in list(self._live.items()):
-            session = live.conductor.session
-            seen = (session.last_activity, session.busy(now))
+            seen = (live.last_activity, live.busy(now))
             if self._seen.get(session_id) != seen:
                 self._seen[session_id] = seen
-                self.registry.touch(session_id, session.last_activity)
+                self.registry.touch(session_id, live.last_activity)
                 self.registry.set_busy(session_id, seen[1], now)
 
     def _carry_out(self, todo: Iterable[decisions.Decision]) -> None:
@@ -233,30 +284,27 @@ class LiveSessions:
         live = self._live.get(session_id)
         if live is not None:
             log.info("session ended by the registry", session=session_id, code=code)
-            live.conductor.feed(EndSession(code, message, close_code))
+            live.feed(EndSession(code, message, close_code))
 
     def _tell(self, session_id: str, warning: Warn) -> None:
         live = self._live.get(session_id)
         if live is not None:
-            live.conductor.feed(warning)
+            live.feed(warning)
 
     # ---- metrics ----------------------------------------------------------------------------------------------------
 
     def _gauges(self) -> Iterable[Metric]:
         now = self._clock()
-        states = Counter(live.conductor.session.state(now) for live in self._live.values())
+        states = Counter(live.state(now) for live in self._live.values())
         states.setdefault("idle", 0)
         counts = self.registry.counts()
-        backlog = sum(live.conductor.backlog for live in self._live.values())
-        boxes = [live.connection.outbox for live in self._live.values()]
+        queues = dict.fromkeys(QUEUES, 0.0)
+        for live in self._live.values():
+            for name, depth in live.queues().items():
+                queues[name] += depth
         yield gauge("antiphon_sessions", "Sessions by state", [({"state": state}, count) for state, count in sorted(states.items())])
         yield gauge("antiphon_sessions_waiting", "Clients in the waiting room", [({}, counts.waiting)])
         yield gauge("antiphon_session_capacity", "Sessions that may run at once", [({}, self.registry.capacity)])
-        queues = {
-            "outbox_events": float(sum(len(box) for box in boxes)),
-            "outbox_audio_seconds": sum(box.samples for box in boxes) / SAMPLE_RATE,
-            "vad_audio_seconds": backlog / SAMPLE_RATE,
-        }
         yield gauge(
             "antiphon_queue_depth", "What waits in the sessions' queues", [({"queue": name}, depth) for name, depth in queues.items()]
         )

@@ -11,7 +11,9 @@ TURN_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0, 1.25, 1.5, 2.
 TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
 REACTION_BUCKETS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.73, 0.8, 1.0, 1.5, 2.0)
 SHARE_BUCKETS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1)
+JOB_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 FACTOR_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 4.0)
+ROBOT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 5.0, 30.0, 120.0)
 
 Sample = tuple[dict[str, str], float]
 
@@ -46,10 +48,27 @@ class Metrics:
         self.input_audio = self._counter("antiphon_input_audio_seconds", "Caller audio received")
         self.output_audio = self._counter("antiphon_output_audio_seconds", "Audio handed to sockets")
         self.vad_dropped = self._counter("antiphon_vad_dropped_audio_seconds", "Caller audio that the VAD engine was too late for")
+        self.jobs_submitted = self._counter("antiphon_jobs_submitted", "Jobs taken into the queue", "kind")
+        self.jobs_ended = self._counter("antiphon_jobs_ended", "Jobs ended", "kind", "status")
+        self.jobs_expired = self._counter("antiphon_jobs_expired", "Ended jobs removed because their time was over")
+        self.job_attempts = self._counter("antiphon_job_attempts", "Attempts ended", "kind", "outcome")
+        self.job_recoveries = self._counter("antiphon_job_recoveries", "Attempts after the first", "kind")
+        self.job_wait = self._histogram("antiphon_job_wait_seconds", "From submission to the first attempt", "kind", JOB_BUCKETS)
+        self.job_work = self._histogram("antiphon_job_work_seconds", "Duration of attempts that completed their job", "kind", JOB_BUCKETS)
+        self.artifact_bytes = self._counter("antiphon_artifact_bytes", "Bytes of completed jobs' files", "kind")
+        self.orphans_removed = self._counter("antiphon_orphans_removed", "Files removed that no job or upload spoke of")
+        self.webhooks = self._counter("antiphon_webhooks", "Tries to tell of an ended job", "outcome")
+        self.robot_answers = self._counter("antiphon_robot_answers", "Requests of robots answered", "status")
+        self.robot_round = self._histogram(
+            "antiphon_robot_round_seconds", "Arrival of an observation to its chunk at the socket", "policy", ROBOT_BUCKETS
+        )
         self.crashes = self._counter("antiphon_crashes", "Faults in the gateway itself", "where")
 
     def _of_turns(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(name, text, ("pipeline",), buckets=buckets, registry=self.registry)
+        return self._histogram(name, text, "pipeline", buckets)
+
+    def _histogram(self, name: str, text: str, label: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, (label,), buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

@@ -24,9 +24,10 @@ TYPES = {
 """Said here, since what the system's table of types says of `.js` differs from machine to machine."""
 
 SECURITY_HEADERS = {
-    # Nothing is loaded from elsewhere, no inline script or style, and nobody may put the page into a frame.
+    # Nothing is loaded from elsewhere, no inline script or style, and nobody may put the page into a frame. Pictures and clips come as
+    # blobs, because they may need the key.
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; media-src 'self' blob:; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; media-src 'self' blob:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "permissions-policy": "microphone=(self), camera=(), geolocation=()",

@@ -44,4 +44,6 @@ async def health(request: Request) -> JSONResponse:
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
     """All figures of docs/metrics.md in Prometheus' text format."""
-    return Response(Gateway.of(request).metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    gateway = Gateway.of(request)
+    await gateway.refresh_figures()
+    return Response(gateway.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import uvicorn
 from fastapi import FastAPI
@@ -19,6 +20,7 @@ from .app import create_app
 from .drain import drain
 from .errors import SettingsError
 from .logs import logger
+from .routes_robot import openpi_app
 from .service import Gateway
 from .settings import Settings
 from .transports.uvicorn_http import BoundedHttp
@@ -33,7 +35,7 @@ SHUTDOWN_TIMEOUT = 10
 """Seconds that HTTP requests have to end once every session is closed."""
 
 
-class _Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """uvicorn without its signal handlers: it would close every WebSocket at once, we drain first."""
 
     @contextlib.contextmanager
@@ -96,8 +98,9 @@ def serve(settings: Settings, *, ready_file: Path | None = None) -> None:
 
 async def _serve(settings: Settings, sock: socket.socket, ready_file: Path | None) -> None:
     stop = asyncio.Event()
-    with _signals(stop):
-        await serve_until(stop, create_app(settings), sock, on_ready=lambda url: _announce(url, ready_file))
+    app = create_app(settings)
+    with stop_on_signals(stop):
+        await serve_until(stop, app, sock, on_ready=lambda url: _announce(url, ready_file, app.state.gateway.openpi_url))
     log.info("stopped")
 
 
@@ -108,7 +111,37 @@ async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *,
     """
     gateway: Gateway = app.state.gateway
     settings = gateway.settings
-    config = uvicorn.Config(
+    servers = [(UvicornServer(_config(app, settings, lifespan="on")), sock)]
+    if settings.robots.openpi_port >= 0:
+        robots = listen(settings.server.host, settings.robots.openpi_port)
+        servers.append((UvicornServer(_config(openpi_app(gateway), settings, lifespan="off")), robots))
+        gateway.openpi_url = base_url(robots).replace("http", "ws", 1)
+    # The engines are opened here and not in uvicorn's lifespan, so that their errors reach the caller as they are.
+    try:
+        await gateway.open()
+    except BaseException:
+        for _, extra in servers[1:]:
+            extra.close()
+        raise
+    serving = [asyncio.create_task(server.serve(sockets=[own]), name="uvicorn") for server, own in servers]
+    stopping = asyncio.create_task(stop.wait(), name="stop signal")
+    try:
+        while not all(server.started for server, _ in servers) and not any(task.done() for task in serving):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # uvicorn tells nobody
+        if not any(task.done() for task in serving):
+            on_ready(base_url(sock))
+            await asyncio.wait((*serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            await drain(gateway, settings.server.drain_s)
+    finally:
+        for server, _ in servers:
+            server.should_exit = True
+        stopping.cancel()
+        await asyncio.gather(*serving)
+        await gateway.close()
+
+
+def _config(app: FastAPI, settings: Settings, *, lifespan: Literal["on", "off"]) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=BoundedHttp,
         ws=DirectWebSocket,
@@ -119,38 +152,25 @@ async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *,
         server_header=False,
         backlog=BACKLOG,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
-        lifespan="on",
+        lifespan=lifespan,
     )
-    server = _Server(config)
-    # The engines are opened here and not in uvicorn's lifespan, so that their errors reach the caller as they are.
-    await gateway.open()
-    serving = asyncio.create_task(server.serve(sockets=[sock]), name="uvicorn")
-    stopping = asyncio.create_task(stop.wait(), name="stop signal")
-    try:
-        while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn tells nobody
-            await asyncio.sleep(0.01)
-        if not serving.done():
-            on_ready(base_url(sock))
-            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-            await drain(gateway, settings.server.drain_s)
-    finally:
-        server.should_exit = True
-        stopping.cancel()
-        await serving
-        await gateway.close()
 
 
-def _announce(url: str, ready_file: Path | None) -> None:
-    log.info("listening", url=url, pid=os.getpid())
+def _announce(url: str, ready_file: Path | None, openpi_url: str) -> None:
+    log.info("listening", url=url, pid=os.getpid(), **({"openpi": openpi_url} if openpi_url else {}))
     if ready_file is not None:
         partial = ready_file.with_name(ready_file.name + ".part")
-        partial.write_text(json.dumps({"url": url, "pid": os.getpid()}) + "\n", encoding="utf-8")
+        partial.write_text(
+            json.dumps({"url": url, "pid": os.getpid(), **({"openpi": openpi_url} if openpi_url else {})}) + "\n", encoding="utf-8"
+        )
         partial.replace(ready_file)
+    if openpi_url:
+        print(f"antiphon: OpenPI clients find robots' policies at {openpi_url}", flush=True)
     print(f"antiphon listening on {url}", flush=True)
 
 
 @contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
+def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     """The first signal asks for an orderly end, the second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
@@ -171,4 +191,4 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-__all__ = ["base_url", "listen", "loop_factory", "serve", "serve_until"]
+__all__ = ["UvicornServer", "base_url", "listen", "loop_factory", "serve", "serve_until", "stop_on_signals"]

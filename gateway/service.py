@@ -6,31 +6,33 @@ import asyncio
 import importlib.util
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import Metric
 from starlette.requests import HTTPConnection
 
-from ..engines.interface import Role
+from ..engines.gate import GateWriter
+from ..engines.interface import WorkClass
 from ..engines.orchestrator import Orchestrator
 from ..engines.pipeline import Pipeline
 from ..engines.pool import EnginePool
-from ..engines.registry import build_engine, kinds
 from .auth import KeyRing
 from .client_secrets import ClientSecrets
+from .engine_room import add_media, make_engine
 from .errors import ApiError
+from .jobs.figures import JobFigures
 from .live_sessions import LiveSessions
 from .logs import logger
+from .media.links import Links
 from .metrics import Metrics, gauge
+from .robots.robots import Robots
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .calls import Calls
+    from .jobs.service import Jobs
 
 log = logger("gateway")
-
-BUDGETED = frozenset({"silero", "smart-turn", "whisper", "llama", "hibari", "kokoro"})
-"""Engine kinds that compute in this process and take a `threads` option."""
 
 
 class Gateway:
@@ -41,15 +43,25 @@ class Gateway:
         self.metrics = Metrics()
         self.keys = KeyRing(settings.server.api_keys, settings.server.cors_origins)
         self.client_secrets = ClientSecrets(settings.server.secret)
+        self.links = Links(settings.server.secret)
+        """URLs of pictures that open without a key."""
+        self.jobs: Jobs | None = None
+        """The queue of pictures and clips; None without media engines, and before the gateway is open."""
+        self._job_figures = JobFigures()
         self.calls: Calls | None = None
         """The WebRTC calls; None when they are not enabled, and before the gateway is open."""
-        self.pool = EnginePool()
+        self._gate = GateWriter()
+        self.pool = EnginePool(gate=self._gate)
         self._orchestrator: Orchestrator | None = None
         self.sessions = LiveSessions(settings.registry, self.metrics)
+        self.robots = Robots(settings.robots, pool=self.pool, sessions=self.sessions, metrics=self.metrics)
+        self.openpi_url = ""
+        """The port for OpenPI clients, once it is open; "": there is none."""
         self.created = int(time.time())
         self.started = False
         self.draining = False
         self.metrics.watch(self._engine_gauges)
+        self.metrics.watch(self._job_figures.read)
 
     @staticmethod
     def of(connection: HTTPConnection) -> Gateway:
@@ -69,6 +81,7 @@ class Gateway:
         began = time.monotonic()
         await asyncio.to_thread(self._build)
         await self.pool.open()
+        self.jobs = await self._take_jobs()
         self.sessions.open()
         if self.settings.webrtc.enabled:
             self.calls = self._take_calls()
@@ -81,7 +94,11 @@ class Gateway:
         if self.calls is not None:
             await self.calls.close()
         await self.sessions.close()
+        await self.robots.close()
+        if self.jobs is not None:
+            await self.jobs.close()
         await self.pool.close()
+        self._gate.close()
 
     def model_names(self) -> list[str]:
         """The names that lead to a served pipeline without the fallback."""
@@ -108,6 +125,29 @@ class Gateway:
         if not self.started:
             raise ApiError(503, "server_starting", "The server is starting.", headers={"retry-after": "1"})
 
+    async def refresh_figures(self) -> None:
+        """Read what the metrics say of jobs and diffusion engines anew."""
+        if self.jobs is not None:
+            await self._job_figures.refresh(self.jobs.store, self.pool, self.jobs.lanes)
+
+    async def _take_jobs(self) -> Jobs | None:
+        """Open the job queue; None when there is nothing that could work on it. Raises `SettingsError`."""
+        lanes = [name for name in self.settings.server.media if name in self.pool]
+        if not lanes:
+            log.info("no image and video jobs", mend="name a diffusion engine in server.media, and pip install 'antiphon[media]'")
+            return None
+        missing = [package for package in ("sqlalchemy", "aiosqlite", "obstore") if importlib.util.find_spec(package) is None]
+        if missing:
+            log.warning("no image and video jobs: packages are missing", missing=missing, mend=f"pip install {' '.join(missing)}")
+            return None
+        from .jobs.service import open_jobs
+
+        try:
+            return await open_jobs(self.settings.jobs, self.pool, lanes, self.metrics)
+        except BaseException:
+            await self.pool.close()
+            raise
+
     def _take_calls(self) -> Calls | None:
         """Open the UDP port; None without the packages of the `webrtc` extra. Raises `SettingsError`."""
         if importlib.util.find_spec("aiortc") is None:
@@ -133,23 +173,18 @@ class Gateway:
             engines = self.settings.pipelines[name].engines()
             for engine in engines.values():
                 if engine not in self.pool:
-                    table = self.settings.engines[engine]
-                    self.pool.add(engine, build_engine(table.kind, engine, self._options(table.kind, table.options)))
+                    self.pool.add(engine, make_engine(self.settings, engine))
             pipelines.append(Pipeline.voice(name, **{role.value: engine for role, engine in engines.items()}))
         self._orchestrator = Orchestrator(self.pool, pipelines)
-
-    def _options(self, kind: str, options: dict[str, Any]) -> dict[str, Any]:
-        """An engine's options with its share of the CPU threads."""
-        role: Role | None = kinds().get(kind)
-        if kind not in BUDGETED or role is None or "threads" in options:
-            return options
-        return {**options, "threads": getattr(self.settings.threads.budget(), role.value)}
+        add_media(self.pool, self.settings)
+        self.robots.build(lambda name: make_engine(self.settings, name))
 
     def _engine_gauges(self) -> Iterable[Metric]:
         running: list[tuple[dict[str, str], float]] = []
         waiting: list[tuple[dict[str, str], float]] = []
         for engine in self.pool.snapshot():
-            running.append(({"engine": engine.name}, sum(sum(replica.running.values()) for replica in engine.replicas)))
+            busy = [(kind, sum(replica.running[kind] for replica in engine.replicas)) for kind in WorkClass]
+            running.extend(({"engine": engine.name, "class": kind.name.lower()}, count) for kind, count in busy)
             waiting.extend(({"engine": engine.name, "class": kind.name.lower()}, count) for kind, count in engine.waiting.items())
         yield gauge("antiphon_engine_running", "Requests that an engine works on", running)
         yield gauge("antiphon_engine_waiting", "Requests that wait for a slot of an engine", waiting)

@@ -48,7 +48,7 @@ class ServerSettings(Table):
     """0: any free port."""
     pipelines: tuple[str, ...] = ("voice", "tone")
     """The pipelines that are loaded and served."""
-    media: tuple[str, ...] = ()
+    media: tuple[str, ...] = ("tinyflow",)
     """The diffusion engines that are loaded and served for images and videos; the first that can answers to unknown model names."""
     api_keys: tuple[str, ...] = ()
     """Accepted keys, in the clear or as `sha256:<hex>`; none: everybody may come in."""
@@ -199,7 +199,7 @@ class JobSettings(Table):
     """How long an ended job and its files are kept."""
     uploads_s: float = Field(default=604_800.0, gt=0)
     """How long an uploaded file is kept."""
-    upload_bytes: int = Field(default=33_554_432, ge=1)
+    upload_bytes: int = Field(default=33_554_432, ge=1, le=33_554_432)
     """The largest upload."""
     sync_s: float = Field(default=600.0, gt=0)
     """How long a call that waits for its picture or clip waits."""
@@ -215,6 +215,23 @@ class JobSettings(Table):
     def place(self) -> Path:
         """The folder."""
         return Path(self.folder).expanduser() if self.folder else home() / "jobs"
+
+
+class RobotSettings(Table):
+    """`[robots]`: policies for robots that speak OpenPI's protocol."""
+
+    policies: tuple[str, ...] = ()
+    """The action engines that are loaded and served; the first answers robots that name none."""
+    openpi_port: int = Field(default=-1, ge=-1, le=65535)
+    """A port on which robots find the endpoint at every path, as with openpi's own server; 0: any free one; -1: none."""
+    max_frame_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    """A larger observation closes the connection with 1009."""
+    max_values: int = Field(default=4096, ge=64)
+    """Values in an observation; an array counts as a few."""
+    lease_s: float = Field(default=30.0, ge=0, le=86_400)
+    """How long a session with a `session_id` outlives its connection."""
+    infer_s: float = Field(default=120.0, gt=0, le=3600)
+    """How long a policy may take over a chunk before its engine counts as stuck."""
 
 
 class ThreadSettings(Table):
@@ -293,6 +310,7 @@ class Settings(BaseSettings):
     threads: ThreadSettings = ThreadSettings()
     recording: RecordingSettings = RecordingSettings()
     jobs: JobSettings = JobSettings()
+    robots: RobotSettings = RobotSettings()
 
     @model_validator(mode="after")
     def _names_exist(self) -> Settings:
@@ -302,6 +320,9 @@ class Settings(BaseSettings):
         for name in self.server.media:
             if name not in self.engines:
                 raise ValueError(f"server.media names {name!r}, but there is no [engines.{name}]")
+        for name in self.robots.policies:
+            if name not in self.engines:
+                raise ValueError(f"robots.policies names {name!r}, but there is no [engines.{name}]")
         if not self.server.pipelines:
             raise ValueError("server.pipelines is empty: name at least one pipeline to serve")
         for name in self.server.pipelines:

@@ -15,9 +15,12 @@ from rich.text import Text
 
 from ..clients.errors import CallFailed
 from . import demo as demo_scenario
+from . import diffusion_batching as batching_scenario
+from . import job_storm as storm_scenario
 from . import load_voice as load_scenario
 from . import voice_turns as turns_scenario
 from .callers import CallersFailed
+from .media_server import ENGINE
 from .server import ServerFailed
 from .voice import MODEL, Setting
 
@@ -36,7 +39,7 @@ Model = Annotated[str, typer.Option(help="The model to ask for.")]
 
 @app.command("demo")
 def demo(out: Out = Path("out"), url: Url = None, config: Config = None, api_key: Key = None, model: Model = MODEL) -> None:
-    """A short call: six turns, two interruptions, one hum; a minute and a half."""
+    """A short call (six turns, two interruptions, one hum), then a picture and a clip; two minutes."""
     setting = Setting(out / "demo", _console(), url, config, api_key, model)
     _run(setting, demo_scenario.run(setting))
 
@@ -71,6 +74,41 @@ def load_voice(
         pid=pid, minutes=minutes, sessions=sessions, start=start, step=step, most=most, seconds=seconds, frame_ms=frame_ms
     )
     _run(setting, load_scenario.run(setting, plan))
+
+
+@app.command("job_storm")
+def job_storm(
+    out: Out = Path("out"),
+    url: Url = None,
+    config: Config = None,
+    api_key: Key = None,
+    model: Model = MODEL,
+    clips: Annotated[int, typer.Option(help="Clips of a wave.", min=0, max=100)] = 40,
+    pictures: Annotated[int, typer.Option(help="Pictures of a wave.", min=0, max=80)] = 40,
+    sessions: Annotated[int, typer.Option(help="Calls at once.", min=1, max=32)] = 4,
+    turns: Annotated[int, typer.Option(help="What each caller says.", min=1, max=50)] = 5,
+    seconds: Annotated[str | None, typer.Option(help="How long the clips are; as long as the model likes, if not given.")] = None,
+    media: Annotated[str, typer.Option(help="The model that makes them.")] = ENGINE,
+    gate_off: Annotated[bool, typer.Option(help="Also measure without the realtime gate (not with --url or --config).")] = True,
+) -> None:
+    """Calls on real models while clips and pictures are made: on a quiet server, in the storm, in the storm without the gate."""
+    setting = Setting(out / "job_storm", _console(), url, config, api_key, model)
+    plan = storm_scenario.Plan(
+        clips=clips, pictures=pictures, sessions=sessions, turns=turns, seconds=seconds, media=media, gate_off=gate_off
+    )
+    _run(setting, storm_scenario.run(setting, plan))
+
+
+@app.command("diffusion_batching")
+def diffusion_batching(
+    out: Out = Path("out"),
+    model: Annotated[str, typer.Option(help="A folder in the diffusers layout. Default: the model that ships.")] = "",
+    requests: Annotated[int, typer.Option(help="Requests of each point.", min=8, max=1000)] = 48,
+    pictures: Annotated[int, typer.Option(help="Pictures for the cache's error; 0: leave the cache out.", min=0, max=1000)] = 64,
+) -> None:
+    """Step-level batching against static batches and one request at a time, and the residual cache; a minute of one core."""
+    setting = Setting(out / "diffusion_batching", _console())
+    _run(setting, batching_scenario.run(setting, batching_scenario.Plan(requests=requests, pictures=pictures, model=model)))
 
 
 def _console() -> Console:

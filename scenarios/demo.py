@@ -1,31 +1,34 @@
-"""The demo: a short call with two interruptions and a hum, printed as it goes."""
+"""The demo: a call, then a picture and a clip, printed as they go."""
 
 from __future__ import annotations
 
-from .report import Report, missed
-from .script import Action, Backchannel, Interrupt, Say
-from .voice import Setting, details, draw, figures, finish, play
+from collections.abc import Awaitable, Callable
 
-SCRIPT: list[Action] = [
-    Say(text="Hello! What can you do for me today?", caller=0),
-    Say(text="Please tell me a story about a fox who wanted to fly.", caller=0),
-    Backchannel(text="Mm-hmm.", caller=0, after_ms=1500),
-    Interrupt(text="Wait a moment. How old was the fox?", caller=0, after_ms=4000),
-    Say(text="Can you explain how a refrigerator keeps food cold?", caller=1),
-    Interrupt(text="Hold on. I would rather know about bees and honey.", caller=1, after_ms=2500),
-    Say(text="Why is the sky blue?", caller=0),
-]
-SPARE = [Say(text="Tell me a long story about a brave little mouse.", caller=0), Say(text="Tell me all about elephants.", caller=1)]
+from rich.rule import Rule
+from rich.text import Text
 
-REQUIRED = ("missed interruptions", "false interruptions", "stale audio after a fence")
+from ..clients.errors import CallFailed
+from . import demo_call, demo_media
+from .acts import Act
+from .callers import CallersFailed
+from .report import Report
+from .server import ServerFailed
+from .voice import Setting, finish
+
+ACTS: dict[str, Callable[[Setting], Awaitable[Act]]] = {"a call": demo_call.run, "a picture and a clip": demo_media.run}
 
 
 async def run(setting: Setting) -> bool:
-    """Play the demo; whether it went as it should."""
-    played = await play(setting, SCRIPT, SPARE)
-    rows = figures(played.summary)
-    failures = missed(rows, REQUIRED)
-    if played.summary.answered < played.summary.turns:
-        failures.append(f"{played.summary.turns - played.summary.answered} of {played.summary.turns} turns were not answered.")
-    draw(setting, played, "Antiphon, a call")
-    return finish(setting, Report("demo", rows, failures, details(played)))
+    """Play every act; whether all went as they should. An act that could not be played is told with the others' figures."""
+    whole = Act()
+    for title, play in ACTS.items():
+        setting.console.print(Rule(title, align="left", style="dim"))
+        try:
+            act = await play(setting)
+        except (CallFailed, CallersFailed, ServerFailed) as error:
+            setting.console.print(Text(str(error), style="red"))
+            act = Act(failures=[f"{title} could not be had: {error}"])
+        whole.figures += act.figures
+        whole.failures += act.failures
+        whole.details |= act.details
+    return finish(setting, Report("demo", whole.figures, whole.failures, whole.details))

@@ -11,21 +11,39 @@ from pathlib import Path
 import httpx
 import pytest
 from antiphon.scenarios.server import Server
+from antiphon.tests.gateway.jobs.postgres_server import INSTALL, binaries
 
 HERE = Path(__file__).parent
-BROWSER_TESTS = (HERE / "gateway" / "console", HERE / "gateway" / "webrtc" / "test_browser.py")
+BROWSER_TESTS = (
+    HERE / "codecs" / "test_video_in_browser.py",
+    HERE / "gateway" / "console",
+    HERE / "gateway" / "webrtc" / "test_browser.py",
+)
 BROWSERS = (os.environ.get("ANTIPHON_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "postgres: needs the programs of a PostgreSQL server")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, and say so, what needs a browser where there is none. In CI nothing is left out."""
-    if os.environ.get("CI") or (any(name and shutil.which(name) for name in BROWSERS) and shutil.which("npm")):
+    """Leave out, and say so, what needs a browser or PostgreSQL where there is none. In CI nothing is left out."""
+    if os.environ.get("CI"):
         return
-    needy = [item for item in items if any(item.path.is_relative_to(place) for place in BROWSER_TESTS)]
+    if not (any(name and shutil.which(name) for name in BROWSERS) and shutil.which("npm")):
+        needy = [item for item in items if any(item.path.is_relative_to(place) for place in BROWSER_TESTS)]
+        leave_out(config, items, needy, "browser", "Chromium and npm (Debian: apt-get install chromium npm)")
+    if binaries() is None:
+        needy = [item for item in items if item.get_closest_marker("postgres")]
+        leave_out(config, items, needy, "PostgreSQL", f"the programs of a PostgreSQL server ({INSTALL})")
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], needy: list[pytest.Item], what: str, need: str) -> None:
+    """Take `needy` out of `items`."""
     if needy:
         items[:] = [item for item in items if item not in needy]
         config.hook.pytest_deselected(items=needy)
-        print(f"\n{len(needy)} browser tests are left out: they need Chromium and npm (Debian: apt-get install chromium npm).")
+        print(f"\n{len(needy)} {what} tests are left out: they need {need}.")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..interface import MediaCapabilities
 from ..messages import GenerateBody
+from .passes import ALL, Passes
 
 Frames: TypeAlias = npt.NDArray[np.uint8]
 """`[frames, height, width, 3]`, sRGB."""
@@ -48,8 +49,9 @@ class StepModel(Protocol):
     def rows(self, sample: Sample) -> int:
         """How many rows of the network its next step takes: frames, times two with guidance."""
 
-    def advance(self, samples: Sequence[Sample]) -> None:
-        """Take each sample (all of one shape key, each at its own step) one step further, sharing forward passes."""
+    def advance(self, samples: Sequence[Sample], passes: Passes = ALL) -> None:
+        """Take each sample (all of one shape key, each at its own step) one step further, sharing forward passes, which `passes.split`
+        gives in rows. A sample's `step` is counted up last: one that raises has not changed."""
 
     def preview(self, sample: Sample) -> Frames:
         """What the sample would look like if it ended now (from the last predicted clean sample), cheaply."""

@@ -43,3 +43,25 @@ class JobFailedError(JobError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class StoreUnavailableError(JobError):
+    """The database cannot be reached, is locked, or its disk is full. `retry_after` in seconds."""
+
+    code = "store_unavailable"
+
+    def __init__(self, message: str, retry_after: float = 2.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SchemaError(JobError):
+    """The tables were made by a newer version."""
+
+    code = "schema_too_new"
+
+
+class UnknownCursorError(JobError):
+    """A page was asked for after a job that is not there (any more)."""
+
+    code = "unknown_cursor"

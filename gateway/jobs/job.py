@@ -77,6 +77,9 @@ class NewJob:
     priority: int = 0
     """Higher goes first. -10 to 10."""
     idempotency_key: str | None = None
+    fingerprint: str | None = None
+    """What an idempotency key is checked against: a hash of the body as the client sent it. None: `request` and what stands beside it,
+    which will not do where the request holds something drawn at random (a seed)."""
     remixed_from: str | None = None
     expires_after: float = 86_400.0
     """After it has ended the job and its files are kept for so long."""
@@ -117,6 +120,8 @@ class Job:
     fault: JobFault | None = None
     artifacts: tuple[Artifact, ...] = ()
     result: dict[str, Any] = field(default_factory=dict)
+    not_before: float | None = None
+    """A queued job is not to be claimed before this (it waits after an engine failed)."""
     preview: int = 0
     """How many previews this attempt has shown; the latest is the artifact store's `preview` of the job. 0: none."""
 

@@ -12,7 +12,8 @@ HEAD_SECONDS = 10.0
 """For the request line and the headers, from the connection's first moment on."""
 BODY_SECONDS = 60.0
 HEAD_BYTES = 64 * 1024
-BODY_BYTES = 32 * 1024 * 1024
+BODY_BYTES = 33 * 1024 * 1024
+"""The largest upload that can be configured (32 MiB), and the form around it."""
 
 
 class BoundedHttp(HttpToolsProtocol):

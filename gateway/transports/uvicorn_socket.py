@@ -40,6 +40,10 @@ class SocketControl:
         """Wait until the kernel takes bytes again. Returns at once when the connection is lost."""
         await self._protocol.writable.wait()
 
+    def limit_messages(self, max_bytes: int) -> None:
+        """From now on messages may be so large; a larger one closes the connection with 1009."""
+        self._protocol.conn.max_message_size = max_bytes
+
     def fail(self, code: int, reason: str) -> None:
         """Close without waiting for a reader that stopped: the close frame is queued, and the connection cut soon after."""
         self._protocol.fail(code, reason)

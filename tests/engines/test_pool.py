@@ -271,3 +271,54 @@ async def test_names_and_aliases() -> None:
         await pool.acquire("nobody")
     with pytest.raises(EngineError, match="needs another name"):
         pool.add("e", FakeEngine(Role.ASR, []))
+
+
+async def test_an_engine_in_the_background_holds_nobody_up() -> None:
+    quick, slow = chat("now"), chat("later")
+    may_open = asyncio.Event()
+    open_slow = slow.open
+
+    async def wait_and_open() -> None:
+        await may_open.wait()
+        await open_slow()
+
+    slow.open = wait_and_open  # type: ignore[method-assign]
+    pool = EnginePool(PoolOptions(seed=1))
+    pool.add("e", quick)
+    pool.add("slow", slow, background=True)
+    await pool.open()
+    assert await drain(pool) == [TextChunk("now")]
+    with pytest.raises(EngineUnavailableError, match="is being started"):
+        await pool.acquire("slow")
+    may_open.set()
+    async with asyncio.timeout(5):
+        while pool.snapshot()[1].replicas[0].state is not ReplicaState.UP:
+            await asyncio.sleep(0.01)
+    async with aclosing(pool.stream("slow", request())) as chunks:
+        assert [chunk async for chunk in chunks] == [TextChunk("later")]
+    await pool.close()
+
+
+async def test_a_background_engine_that_cannot_open_is_tried_again() -> None:
+    stubborn = chat("at last")
+    open_it, tries = stubborn.open, 0
+
+    async def fail_twice() -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            stubborn.well = False
+            raise EngineError("no memory")
+        stubborn.well = True
+        await open_it()
+
+    stubborn.open = fail_twice  # type: ignore[method-assign]
+    pool = EnginePool(PoolOptions(seed=1, backoff=0.01))
+    pool.add("e", stubborn, background=True)
+    await pool.open()
+    async with asyncio.timeout(5):
+        while pool.snapshot()[0].replicas[0].state is ReplicaState.DOWN:
+            await asyncio.sleep(0.01)
+    assert tries == 3
+    assert await drain(pool) == [TextChunk("at last")]
+    await pool.close()

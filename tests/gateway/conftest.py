@@ -73,15 +73,15 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(**tables: Any) -> AsyncIterator[RunningServer]:
-    """Run a server with these tables of settings over the tone pipeline's."""
-    server = {"port": 0, "pipelines": ("tone",), "drain_s": 2.0, **tables.pop("server", {})}
+async def serving(*, port: int = 0, **tables: Any) -> AsyncIterator[RunningServer]:
+    """Run a server with these tables of settings over the tone pipeline's. `port` 0: any free one."""
+    server = {"port": 0, "pipelines": ("tone",), "media": (), "drain_s": 2.0, **tables.pop("server", {})}
     app = create_app(load_settings(server=server, **tables))
-    sock = listen("127.0.0.1", 0)
+    sock = listen("127.0.0.1", port)
     stop = asyncio.Event()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(serve_until(stop, app, sock, on_ready=ready.set_result))
-    await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE)
+    await asyncio.wait((ready, task), return_when=asyncio.FIRST_COMPLETED, timeout=3 * PATIENCE)
     if task.done():
         task.result()
     yield RunningServer(ready.result(), app.state.gateway, stop, task)

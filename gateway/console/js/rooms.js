@@ -3,5 +3,6 @@
 /** In the order of the navigation. A new room is one line here. */
 export const ROOMS = [
   { name: "talk", title: "Talk", load: () => import("./talk/room.js") },
+  { name: "gallery", title: "Gallery", load: () => import("./gallery/room.js") },
   { name: "operations", title: "Operations", load: () => import("./operations/room.js") },
 ];

@@ -30,6 +30,12 @@ def test_the_page_is_html_and_loads_nothing_from_elsewhere(client: TestClient) -
     assert not re.search(r"https?://", page.text)
 
 
+def test_only_pictures_and_sound_may_come_as_blobs(client: TestClient) -> None:
+    parts = [part.split() for part in client.get("/").headers["content-security-policy"].split(";")]
+    assert {part[0] for part in parts if "blob:" in part} == {"img-src", "media-src"}
+    assert next(part for part in parts if part[0] == "connect-src") == ["connect-src", "'self'"]
+
+
 def test_every_file_that_the_page_names_exists(client: TestClient) -> None:
     for path in re.findall(r'(?:href|src)="(/console/[^"]+)"', client.get("/").text):
         assert client.get(path).status_code == 200, path

@@ -4,6 +4,7 @@ import { ApiError, figures, json, request } from "../api.js";
 import { announce, el, setText } from "../dom.js";
 import { refusalProblem } from "../problems.js";
 import { EnginesTable } from "./engines-table.js";
+import { JobsPanel } from "./jobs-panel.js";
 import { Polling } from "./polling.js";
 import { SessionsTable } from "./sessions-table.js";
 
@@ -28,6 +29,7 @@ class OperationsRoom {
   };
   #sessions = new SessionsTable((id) => this.#end(id));
   #engines = new EnginesTable();
+  #jobs = new JobsPanel();
   #polling = new Polling(() => this.#look());
 
   constructor({ serverState }) {
@@ -40,6 +42,7 @@ class OperationsRoom {
       el("dl", { class: "figures" }, ...Object.values(this.#figures).map(({ element }) => element)),
       el("section", {}, el("h2", {}, "Sessions"), this.#sessions.element),
       el("section", {}, el("h2", {}, "Engines"), this.#engines.element),
+      this.#jobs.element,
     );
     json("/version").then(
       ({ version }) => this.#figures.version.show(version),
@@ -64,6 +67,7 @@ class OperationsRoom {
         request("/metrics").then((answer) => answer.text()),
       ]);
       this.#show(health, sessions.data, figures(metrics));
+      this.#jobs.show(metrics);
       this.#notice.hidden = true;
     } catch (error) {
       this.#failed(error);

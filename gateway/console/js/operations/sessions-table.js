@@ -2,10 +2,10 @@
 
 import { sessionReport } from "../api.js";
 import { el, setText } from "../dom.js";
+import { sureButton } from "../sure-button.js";
 import { TurnsView } from "../talk/turns-view.js";
 
 const COLUMNS = ["Session", "State", "Age", "Model", "Epoch", "Outbox", "Behind", ""];
-const SURE_FOR = 4000; // ms in which a second press ends the session
 
 export class SessionsTable {
   element;
@@ -83,7 +83,7 @@ class Row {
       el(
         "td",
         { class: "act" },
-        ending(() => end(id)),
+        sureButton("End", "Really end?", () => end(id)),
       ),
     );
     body.append(this.#row);
@@ -125,29 +125,6 @@ class Row {
     const report = await sessionReport(this.#id);
     this.#turns?.show((report?.turns ?? []).map((turn) => ({ status: turn.status, marks: {}, report: turn })));
   }
-}
-
-/** A button that must be pressed twice. */
-function ending(work) {
-  let timer = null;
-  const calm = () => {
-    clearTimeout(timer);
-    timer = null;
-    button.classList.remove("sure");
-    setText(button, "End");
-  };
-  const press = () => {
-    if (timer !== null) {
-      calm();
-      work();
-      return;
-    }
-    button.classList.add("sure");
-    setText(button, "Really end?");
-    timer = setTimeout(calm, SURE_FOR);
-  };
-  const button = el("button", { type: "button", class: "quiet", onclick: press }, "End");
-  return button;
 }
 
 /** 42 s, 3:05 min, 1:20 h. */

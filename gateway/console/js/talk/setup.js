@@ -97,7 +97,7 @@ export class Setup {
   /** Ask the server which models it has; returns its `ApiError` if it does not say. */
   async load() {
     try {
-      this.#models = await models();
+      this.#models = (await models()).filter(({ media }) => !media); // those that draw have a room of their own
     } catch (error) {
       this.#needsKey(error.status === 401);
       this.onserver(error);

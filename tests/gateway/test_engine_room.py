@@ -1,0 +1,69 @@
+"""From the configuration to engines: whose process, which priority, and what happens without the packages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from antiphon.engines import registry
+from antiphon.engines.errors import EngineError, EngineUnavailableError
+from antiphon.engines.launchers import SubprocessEngine
+from antiphon.engines.pool import EnginePool
+from antiphon.gateway.engine_room import add_media, make_engine
+from antiphon.gateway.errors import SettingsError
+from antiphon.gateway.settings import Settings, load_settings
+
+
+def settings(**tables: Any) -> Settings:
+    return load_settings(None, **tables)
+
+
+async def test_an_engine_in_a_process_of_its_own_with_its_priority_and_interpreter(tmp_path: Path) -> None:
+    table = {"kind": "echo-chat", "process": True, "nice": 5, "python": sys.executable}
+    engine = make_engine(settings(engines={"mine": table}), "mine")
+    assert isinstance(engine, SubprocessEngine)
+    await engine.open()
+    assert engine.pid is not None
+    assert psutil.Process(engine.pid).exe() == psutil.Process().exe()
+    assert psutil.Process(engine.pid).nice() == min(19, psutil.Process().nice() + 5)
+    await engine.close()
+    table["python"] = str(tmp_path / "python")
+    with pytest.raises(EngineUnavailableError, match="cannot be started"):
+        await make_engine(settings(engines={"mine": table}), "mine").open()
+
+
+def test_engines_run_here_unless_told_otherwise() -> None:
+    made = make_engine(settings(), "echo")
+    assert not isinstance(made, SubprocessEngine)
+
+
+def test_the_engine_that_ships_has_its_own_process_at_low_priority() -> None:
+    table = settings().engines["tinyflow"]
+    assert (table.kind, table.process, table.nice) == ("diffusion", True, 10)
+    pool = EnginePool()
+    add_media(pool, settings(server={"media": ("tinyflow",)}))
+    assert isinstance(pool.engine("tinyflow"), SubprocessEngine)
+
+
+def test_without_the_packages_there_are_no_pictures_and_a_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(registry._NEEDS, "diffusion", ("surely_not_installed",))
+    pool = EnginePool()
+    add_media(pool, settings(server={"media": ("tinyflow",)}))
+    assert pool.names() == []
+    warning = capsys.readouterr().out
+    assert "surely_not_installed" in warning
+    assert "antiphon[media]" in warning
+
+
+def test_what_makes_no_pictures_is_refused() -> None:
+    with pytest.raises(SettingsError, match="'whisper' make no pictures"):
+        add_media(EnginePool(), settings(server={"media": ("whisper",)}))
+    with pytest.raises(EngineError, match="neither a folder"):
+        add_media(
+            EnginePool(), settings(server={"media": ("mine",)}, engines={"mine": {"kind": "diffusion", "options": {"model": "/nowhere"}}})
+        )
