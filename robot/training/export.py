@@ -15,7 +15,6 @@ from ...engines.action.network import FlowNetwork
 from .recipes import Recipe
 from .scaling import Scaling
 
-STATE_KEY = "observation/state"
 DIGITS = 7
 
 
@@ -30,8 +29,9 @@ def make_card(recipe: Recipe, scaling: Scaling, rate: float, sha256: str = "") -
         horizon=recipe.horizon,
         action_dim=dim,
         rate=round(rate, 3),
-        observation=(Entry(key=STATE_KEY, shape=(len(scaling.state_mean),), low=-10.0, high=10.0), *pictures),
-        state=(STATE_KEY,),
+        observation=(Entry(key=recipe.state_key, shape=(len(scaling.state_mean),), low=-10.0, high=10.0), *pictures),
+        state=(recipe.state_key,),
+        pictures=tuple(recipe.cameras),
         state_mean=_rounded(scaling.state_mean),
         state_std=_rounded(scaling.state_std),
         action_mean=_rounded(scaling.action_mean),

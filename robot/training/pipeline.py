@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from .driving import Driver, Policy
 from .export import export, make_card
 from .recipes import Recipe
 from .scaling import Scaling
-from .trainer import Batches, Trainer
+from .trainer import Trainer, spread_of
 
 SAVE_EVERY = 250
 PART = 90
@@ -78,7 +79,7 @@ class Run:
                 if file.exists():
                     continue
                 began = time.process_time()
-                key = "" if self._shared() else wanted[0][0]
+                key = "" if recipe.shared_world else wanted[0][0]
                 if key not in worlds:
                     _close(worlds)
                     worlds[key] = [recipe.simulate() for _ in range(recipe.collecting.together)]
@@ -107,17 +108,15 @@ class Run:
 
     def _parts(self, number: int, episodes: int) -> list[list[tuple[str, int]]]:
         """The wanted episodes in parts. Where worlds are not shared a part is of one task."""
-        tasks = self.recipe.tasks
+        recipe = self.recipe
+        tasks = recipe.tasks
         first = (self.seed * 100 + number) * SEEDS
-        if self._shared():
+        if recipe.shared_world:
             wanted = [(tasks[index % len(tasks)], first + index) for index in range(episodes * len(tasks))]
             return [wanted[at : at + PART] for at in range(0, len(wanted), PART)]
         return [
             [(task, first + index) for index in range(at, min(at + PART, episodes))] for task in tasks for at in range(0, episodes, PART)
         ]
-
-    def _shared(self) -> bool:
-        return self.recipe.shared_world
 
     def _shard(self, number: int, part: int) -> Path:
         return self.folder / "data" / f"round-{number}-part-{part:03d}.npz"
@@ -130,7 +129,7 @@ class Run:
     def _driver(self) -> Driver:
         trainer = self.trainer
         assert trainer is not None
-        return Driver(Policy(self.recipe, make_card(self.recipe, trainer.scaling, 20.0), trainer.served()), self.recipe)
+        return Driver(Policy(self.recipe, make_card(self.recipe, trainer.scaling, self._about().rate), trainer.served()), self.recipe)
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
@@ -140,12 +139,12 @@ class Run:
         windows = load_windows(files, recipe.horizon, recipe.max_prefix)
         facts = windows.states
         if recipe.sees:
-            windows = replace(windows, states=facts[:, list(self._about.robot)])
+            windows = replace(windows, states=facts[:, list(self._about().robot)])
         if self.trainer is None:
-            self.trainer = Trainer(recipe, Scaling.of(windows), windows.states.shape[1], facts.shape[1], self.seed)
+            self.trainer = Trainer(recipe, Scaling.of(windows), spread_of(facts), self.seed)
         trainer = self.trainer
         self.log("fitting", round=number, windows=len(windows), from_step=trainer.step, until=until)
-        batches = Batches.of(windows, facts, trainer.scaling, recipe.hidden, len(recipe.tasks))
+        batches = trainer.batches(windows, facts)
         trainer.run(batches, until, planned, self._note)
         trainer.save(self.checkpoint)
 
@@ -156,11 +155,13 @@ class Run:
             trainer.save(self.checkpoint)
 
     def _export(self, trainer: Trainer) -> None:
+        export(self.policy, self.recipe, trainer.scaling, self._about().rate, trainer.served())
+
+    def _about(self) -> Simulation:
+        """A simulation to be asked about itself."""
         simulation = self.recipe.simulate()
-        try:
-            export(self.policy, self.recipe, trainer.scaling, simulation.rate, trainer.served())
-        finally:
-            simulation.close()
+        simulation.close()
+        return simulation
 
     def log(self, what: str, **more: Any) -> None:
         """A line for the log and one for the person."""

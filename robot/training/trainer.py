@@ -7,15 +7,16 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ...engines.action.network import FlowNetwork
-from .dataset import Windows
+from .dataset import Floats, Windows
 from .objective import draw_prefix, flow_loss
 from .prompts import PromptPool
 from .recipes import Recipe
@@ -23,6 +24,8 @@ from .scaling import Scaling
 
 WARM_UP = 200
 EMA = 0.999
+TELLING = 0.3
+"""Weight of the loss of telling facts from pictures."""
 CLIP = 10.0
 """Deviations that a state is clipped to; the card's `state_clip`."""
 
@@ -32,6 +35,8 @@ class Batches:
     """The windows, normalised, as tensors; drawn so that every task is as likely as another."""
 
     states: Tensor
+    facts: Tensor
+    """What is true of the world, normalised; a network that sees learns to tell it from pictures."""
     pictures: Tensor | None
     tasks: Tensor
     start: Tensor
@@ -41,12 +46,14 @@ class Batches:
     """The windows of each task."""
 
     @classmethod
-    def of(cls, windows: Windows, scaling: Scaling, hidden: tuple[int, ...], count: int) -> Batches:
+    def of(cls, windows: Windows, facts: Tensor, scaling: Scaling, hidden: tuple[int, ...], count: int) -> Batches:
+        """`count`: how many tasks there are."""
         states = torch.from_numpy(scaling.states(windows.states, CLIP))
         states[:, list(hidden)] = 0
         tasks = torch.from_numpy(windows.tasks[windows.start])
         return cls(
             states=states,
+            facts=facts,
             pictures=None if windows.pictures is None else torch.from_numpy(windows.pictures),
             tasks=tasks,
             start=torch.from_numpy(windows.start),
@@ -64,15 +71,28 @@ class Batches:
         )
 
 
+def spread_of(facts: Floats) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of `[N, F]`; what never varies counts as if it did."""
+    found = torch.from_numpy(facts)
+    spread = found.std(0)
+    return found.mean(0), torch.where(spread < 1e-4, 1.0, spread)
+
+
 class Trainer:
     """A network in training, with its moving average. `step` steps are done."""
 
-    def __init__(self, recipe: Recipe, scaling: Scaling, state_size: int, seed: int) -> None:
+    def __init__(self, recipe: Recipe, scaling: Scaling, facts: tuple[Tensor, Tensor], seed: int) -> None:
+        """`facts`: mean and deviation of what is true of the world."""
         self.recipe, self.scaling, self.seed = recipe, scaling, seed
         torch.manual_seed(seed)  # fresh weights
-        self.network = FlowNetwork(state_size, recipe.horizon, len(scaling.action_mean), recipe.network)
+        self._facts = facts
+        self.network = FlowNetwork(len(scaling.state_mean), recipe.horizon, len(scaling.action_mean), recipe.network)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
-        self._optimizer = torch.optim.AdamW(self.network.parameters(), lr=recipe.rate, weight_decay=1e-4, betas=(0.9, 0.99), fused=True)
+        shape = recipe.network
+        self.teller = nn.Linear(2 * shape.keypoints * shape.eyes, len(facts[0])) if recipe.sees else nn.Linear(0, 0)
+        """Tells the facts from what is seen; needed in training only."""
+        learning = [*self.network.parameters(), *(self.teller.parameters() if recipe.sees else ())]
+        self._optimizer = torch.optim.AdamW(learning, lr=recipe.rate, weight_decay=1e-4, betas=(0.9, 0.99), fused=True)
         self._random = torch.Generator().manual_seed(seed)
         self._prompts = PromptPool(recipe.language(), recipe.tasks, recipe.network, seed)
         self.half = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -83,6 +103,12 @@ class Trainer:
         self.losses: list[tuple[int, float]] = []
 
     # ---- steps ------------------------------------------------------------------------------------------------------
+
+    def batches(self, windows: Windows, facts: Floats) -> Batches:
+        """The windows as this trainer takes them; `facts` `[N, F]` belong to their steps."""
+        mean, spread = self._facts
+        scaled = ((torch.from_numpy(facts) - mean) / spread).clamp(-CLIP, CLIP)
+        return Batches.of(windows, scaled, self.scaling, self.recipe.hidden, len(self.recipe.tasks))
 
     def run(self, batches: Batches, until: int, planned: int, report: Callable[[Trainer], None], every: int = 100) -> None:
         """Train up to step `until` of `planned` (which the learning rate's cosine ends at); `report` is called every so many steps."""
@@ -114,8 +140,11 @@ class Trainer:
         chunks = batches.chunks[which].repeat(recipe.repeat, 1, 1)
         prefix = draw_prefix(batches.prefix[which].repeat(recipe.repeat), recipe.max_prefix, random)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
-            condition = self.network.condition(state, prompt)
+            seen = self.network.see(self._disturbed(batches.pictures[at])) if batches.pictures is not None else None
+            condition = self.network.condition(state, prompt, seen)
             loss = flow_loss(self.network, condition, chunks, prefix, random)
+            if seen is not None:
+                loss = loss + TELLING * functional.mse_loss(self.teller(seen).float(), batches.facts[at])
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
@@ -125,6 +154,13 @@ class Trainer:
         with torch.no_grad():
             torch._foreach_lerp_(list(self.average.parameters()), list(self.network.parameters()), 1 - keep)
         return loss.detach()
+
+    def _disturbed(self, pictures: Tensor) -> Tensor:
+        """Pictures `[B, eyes, 3, s, s]` in a little more or less light, of a little other colour. They stay where they are: what is to be
+        learned from them is places."""
+        light = 1 + 0.1 * torch.randn(len(pictures), 1, 1, 1, 1, generator=self._random)
+        colour = 6 * torch.randn(len(pictures), 1, 3, 1, 1, generator=self._random)
+        return torch.addcmul(colour, pictures.float(), light).clamp_(0, 255)
 
     def served(self) -> FlowNetwork:
         """The moving average, apart from training, blind to what it must not see."""
@@ -146,6 +182,8 @@ class Trainer:
         return {
             "network": self.network.state_dict(),
             "average": self.average.state_dict(),
+            "teller": self.teller.state_dict(),
+            "facts": self._facts,
             "optimizer": self._optimizer.state_dict(),
             "random": self._random.get_state(),
             "step": self.step,
@@ -162,7 +200,8 @@ class Trainer:
         """Go on from a checkpoint. Raises `RuntimeError` when it is another recipe's."""
         state = torch.load(file, weights_only=True)
         scaling = Scaling(**{name: value.numpy() for name, value in state["scaling"].items()})
-        trainer = cls(recipe, scaling, len(scaling.state_mean), state["seed"])
+        trainer = cls(recipe, scaling, tuple(state["facts"]), state["seed"])
+        trainer.teller.load_state_dict(state["teller"])
         trainer.network.load_state_dict(state["network"])
         trainer.average.load_state_dict(state["average"])
         trainer._optimizer.load_state_dict(state["optimizer"])
