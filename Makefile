@@ -11,9 +11,8 @@
 # PYTHON=/path/to/python chooses the interpreter (3.11 or later).
 #
 # TORCH says what pip is given for torch. It is installed before everything that needs it, so that this line alone decides which build
-# comes. On Linux PyPI's own build brings several GB of CUDA with it; a machine without a GPU wants the small one:
-#   make demo TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
-# and TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cu130" (or what fits the driver) takes a CUDA build on purpose.
+# comes. On Linux PyPI's own build brings several GB of CUDA with it; a machine without a GPU wants the small one from PyTorch's own index
+# (its address is on the "Get started" page of pytorch.org): make demo TORCH="torch==2.13.0 --index-url ADDRESS"
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c

@@ -18,16 +18,22 @@ class Command:
 
     module: str
     name: str
-    """A function, or a `typer.Typer` with several commands of its own."""
+    """A function, or a `typer.Typer` with several commands of its own (of this module, when `module` is empty)."""
     help: str
 
+
+TRAINING = {
+    "diffusion": Command("engines.diffusion.training.cli", "diffusion", "Train TinyFlow, which makes pictures and clips, and measure it."),
+    "policy": Command("robot.training.cli", "policy", "Train a robot policy from a scripted expert, and measure it in closed loop."),
+}
+"""Of `antiphon train`; the parts that train need not know of each other."""
 
 COMMANDS = {
     "serve": Command("gateway.cli", "serve", "Run the gateway until it is told to stop."),
     "worker": Command("gateway.cli_worker", "worker", "Make pictures and clips for servers that share its job queue."),
     "talk": Command("clients.cli", "talk", "Speak with a server through microphone and loudspeaker, or let a file speak."),
     "models": Command("gateway.cli_models", "app", "The models' weights: list, pull, verify, find and remove them."),
-    "train": Command("engines.diffusion.training.cli", "app", "Train the models that the house makes itself, and measure them."),
+    "train": Command("", "training", "Train the models that the house makes itself, and measure them."),
     "scenario": Command("scenarios.cli", "app", "Run a whole story against a live server and print its figures."),
     "replay": Command("gateway.cli", "replay", "Run a recorded session through the session core again and compare."),
     "speak": Command("gateway.cli", "speak", "Say a text with a speech engine, into a WAV file."),
@@ -37,13 +43,19 @@ COMMANDS = {
 class LazyGroup(TyperGroup):
     """Knows its commands by name, and imports one when it is run."""
 
+    known = COMMANDS
+
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return list(self.known)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        command = COMMANDS.get(cmd_name)
+        command = self.known.get(cmd_name)
         if command is None:
             return None
+        if not command.module:
+            group = typer.main.get_command(globals()[command.name])
+            group.name = cmd_name
+            return group
         try:
             found = getattr(importlib.import_module(f".{command.module}", PACKAGE), command.name)
         except ModuleNotFoundError as error:
@@ -52,6 +64,12 @@ class LazyGroup(TyperGroup):
         loaded = typer.main.get_command(app)
         loaded.name = cmd_name
         return loaded
+
+
+class TrainingGroup(LazyGroup):
+    """`antiphon train`."""
+
+    known = TRAINING
 
 
 def _single(name: str, function: Any) -> typer.Typer:
@@ -73,6 +91,12 @@ def _unavailable(name: str, command: Command, error: ModuleNotFoundError) -> Any
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, add_completion=False)
+training = typer.Typer(cls=TrainingGroup, no_args_is_help=True, add_completion=False, help=COMMANDS["train"].help)
+
+
+@training.callback()
+def _training() -> None:
+    """Keeps the group a group."""
 
 
 def _version(wanted: bool) -> None:

@@ -115,7 +115,7 @@ class Language:
     def say(self, task: str, random: np.random.Generator) -> str:
         """A training sentence for a task."""
         sentences = self.training[task]
-        words = sentences[random.integers(len(sentences))].split()
+        words = sentences[int(random.integers(len(sentences)))].split()
         if self.noise and random.random() < 0.7:
             for _ in range(random.integers(0, self.noise + 1)):
                 words.insert(int(random.integers(0, len(words) + 1)), "".join(random.choice(LETTERS, random.integers(2, 9))))
@@ -152,7 +152,7 @@ def _named(colours: Sequence[str], words: Sequence[str]) -> list[str]:
 
 
 def _training(goal: Goal) -> list[str]:
-    """Every sentence frame with cubes and pads named in turn, so that each name meets each frame's neighbours without a list of millions."""
+    """Every sentence in every frame, four times, with the names of cubes and pads taken in turn: not a list of millions."""
     cubes = _named(COLOURS[goal.cube], CUBE_WORDS)
     pads = _named(COLOURS[goal.pad], PAD_WORDS) if goal.pad else [""]
     forms = list(itertools.product(PLACE if goal.kind == "place" else LIFT, FRAMES))

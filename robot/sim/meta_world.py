@@ -10,15 +10,15 @@ import copy
 from functools import lru_cache
 from typing import Any
 
+import mujoco
 import numpy as np
+from metaworld.env_dict import ALL_V3_ENVIRONMENTS
+from metaworld.policies import ENV_POLICY_MAP
 
 from .meta_world_words import TASKS
 from .rendering import Camera
 from .simulation import Action, Picture, State
 
-import mujoco  # isort: skip - after rendering, which chooses its back end
-from metaworld.env_dict import ALL_V3_ENVIRONMENTS  # isort: skip
-from metaworld.policies import ENV_POLICY_MAP  # isort: skip
 
 class MetaWorld:
     """See the module's docstring and `simulation.Simulation`. Each task has a world of its own; the one last asked for is kept."""
@@ -26,10 +26,10 @@ class MetaWorld:
     rate = 20.0
     """Steps a second that robots are paced at. Meta-World itself knows no clock; a step is 12.5 ms of its physics."""
     action_dim = 4
-    tasks = tuple(TASKS)
-    cameras = ("corner", "corner2", "corner3", "topview", "gripperPOV")
+    tasks: tuple[str, ...] = tuple(TASKS)
+    cameras: tuple[str, ...] = ("corner", "corner2", "corner3", "topview", "gripperPOV")
     shared_world = False
-    robot = (0, 1, 2, 3)
+    robot: tuple[int, ...] = (0, 1, 2, 3)
 
     def __init__(self) -> None:
         self._task = ""
@@ -44,7 +44,8 @@ class MetaWorld:
         if task != self._task:
             self.close()
             self._env = _world(f"{task}-v3")
-            self._expert = ENV_POLICY_MAP[f"{task}-v3"]()
+            maker: Any = ENV_POLICY_MAP[f"{task}-v3"]
+            self._expert = maker()
             self._camera = Camera(self._env.model)
             self._task = task
         self._env.seed(seed)
@@ -68,7 +69,8 @@ class MetaWorld:
         return self._succeeded
 
     def expert(self) -> Action:
-        return np.clip(self._expert.get_action(self._state), -1, 1).astype(np.float32)
+        action: Action = np.clip(self._expert.get_action(self._state), -1, 1).astype(np.float32)
+        return action
 
     def hold(self) -> Action:
         return np.array([0, 0, 0, self._grip], np.float32)
@@ -104,7 +106,7 @@ def _shared_class(name: str) -> Any:
     base: Any = ALL_V3_ENVIRONMENTS[name]
     compiled: list[Any] = []
 
-    class Shared(base):
+    class Shared(base):  # type: ignore[misc]  # known when it is imported
         def _initialize_simulation(self) -> Any:
             if not compiled:
                 compiled.append(mujoco.MjModel.from_xml_path(self.fullpath))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 TASKS: dict[str, tuple[str, ...]] = {
     "reach": ("reach the goal", "move the gripper to the target", "reach to the red dot", "go to the goal position"),
-    "push": ("push the puck to the goal", "push the object to the target", "slide the puck to the target", "shove the puck over to the goal"),
+    "push": (
+        "push the puck to the goal",
+        "push the object to the target",
+        "slide the puck to the target",
+        "shove the puck over to the goal",
+    ),
     "pick-place": (
         "pick up the puck and place it at the goal",
         "lift the object to the target",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from .simulation import Picture, RenderError
-
-os.environ.setdefault("MUJOCO_GL", "egl")  # read when mujoco is imported; a server has no screen
-
-import mujoco
 
 HELP = "drawing needs OpenGL off screen: install libegl1 and libgl1-mesa-dri, or libosmesa6 with MUJOCO_GL=osmesa"
 

@@ -63,8 +63,8 @@ class RenderError(RuntimeError):
 
 
 def observation_of(simulation: Simulation, cameras: dict[str, str], size: int) -> dict[str, npt.NDArray[Any]]:
-    """An observation as it goes over the wire: `observation/state`, the robot's own part of it (`observation/robot`), and the picture of each
-    camera (key -> camera), `[size, size, 3]`."""
+    """An observation as it goes over the wire: `observation/state`, the robot's own part of it (`observation/robot`), and the picture of
+    each camera (key -> camera), `[size, size, 3]`."""
     state = simulation.observe()
     found: dict[str, npt.NDArray[Any]] = {STATE_KEY: state, ROBOT_KEY: state[list(simulation.robot)]}
     for key, camera in cameras.items():

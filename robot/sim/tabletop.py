@@ -52,10 +52,10 @@ class TableTop:
 
     rate = 1 / (0.004 * SUBSTEPS)
     action_dim = 4
-    tasks = tuple(GOALS)
-    cameras = ("front", "top")
+    tasks: tuple[str, ...] = tuple(GOALS)
+    cameras: tuple[str, ...] = ("front", "top")
     shared_world = True
-    robot = (0, 1, 2, 6)
+    robot: tuple[int, ...] = (0, 1, 2, 6)
 
     def __init__(self) -> None:
         self._model = _model()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ..sim.simulation import Action, Simulation
 from .dataset import Episode
@@ -28,8 +29,8 @@ class Disturbance:
     drop: float = 0.15
     gripper: int = 3
     tremor: tuple[float, ...] = (0.0,)
-    """Deviations of a noise on every action of an episode (but its gripper), one of which is drawn for each episode. It is not foreseeable, so
-    the expert's answers to it make labels noisy; what robots with springy goals need to learn from it is worth that."""
+    """Deviations of a noise on every action of an episode (but its gripper), one of which is drawn for each episode. Nobody can foresee
+    it, so the expert's answers to it make labels noisy; what is learned about springy goals is worth that."""
     drive: tuple[int, int] = (4, 20)
     """Steps that the policy drives at a time (low, high)."""
     rest: tuple[int, int] = (8, 22)
@@ -48,6 +49,9 @@ class Collecting:
     prelude: float = 0.0
     """How often the expert begins with another task, so that hands are full or in the wrong place (shared worlds only)."""
 
+
+Look = Callable[[Simulation], npt.NDArray[np.uint8]]
+"""What is seen: `[cameras, 3, size, size]`."""
 
 Drivers = Callable[[Sequence["Run"]], list[Action]]
 """The policy: what it would do now in each of these."""
@@ -80,7 +84,8 @@ class Run:
         return any(first <= self.step < first + length for first, length in self.drives)
 
     def last_disturbance(self) -> int:
-        return max((first + length for first, length, *_ in (*self.bursts, *self.drives)), default=0)
+        ends = [first + length for first, length, _ in self.bursts] + [first + length for first, length in self.drives]
+        return max(ends, default=0)
 
 
 def collect(
@@ -89,11 +94,12 @@ def collect(
     settings: Collecting,
     tasks: Sequence[str],
     *,
-    pictures: Callable[[Simulation], np.ndarray] | None = None,
+    pictures: Look | None = None,
     driver: Drivers | None = None,
     prompts: Callable[[str, np.random.Generator], str] | None = None,
 ) -> tuple[list[Episode], int]:
-    """One episode for each wanted (task, seed), the task numbered as in `tasks`, less those in which the expert failed; also returns how many those were."""
+    """One episode for each wanted (task, seed), the task numbered as in `tasks`, less those in which the expert failed; also returns how
+    many those were."""
     waiting = list(wanted)[::-1]
     done: list[Episode] = []
     failed = 0
@@ -161,7 +167,7 @@ def _drives(random: np.random.Generator, settings: Collecting) -> list[tuple[int
     return drives
 
 
-def _tick(runs: list[Run], settings: Collecting, pictures: Callable[[Simulation], np.ndarray] | None, driver: Drivers | None) -> None:
+def _tick(runs: list[Run], settings: Collecting, pictures: Look | None, driver: Drivers | None) -> None:
     """One control step of every run."""
     driven = [run for run in runs if run.driven()]
     for run in runs:

@@ -1,4 +1,4 @@
-"""One simulated robot under chunks that come late, three ways: stand and wait for them, switch to them, or have them continue what is running.
+"""One simulated robot under chunks that come late, three ways: wait for them, switch to them, or have them continue what is running.
 
 Without I/O and without a clock but the control step, so that a delay is exactly so many steps.
 """

@@ -1,9 +1,9 @@
 """Episodes on disk, and the training windows that they hold.
 
 An episode keeps, of each step, the state, the action that was executed, the one that the expert would have taken, and whether the first
-was a disturbance. A window is a chunk's worth of the expert's actions: usable where nothing disturbs it, or where all that disturbs it lies
-in its first steps. Those then carry what was *executed* and must be given to the network as prefix. So it learns to go on from prefixes that
-no expert would have chosen, which are those it meets when it is served.
+was a disturbance. A window is a chunk's worth of the expert's actions: usable where nothing disturbs it, or where all that disturbs it
+lies in its first steps. Those then carry what was *executed* and must be given to the network as prefix. So it learns to go on from
+prefixes that no expert would have chosen, which are those it meets when it is served.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def save_shard(file: Path, episodes: Sequence[Episode]) -> None:
     if episodes[0].pictures:
         arrays["pictures"] = np.concatenate([np.stack(episode.pictures) for episode in episodes])
     file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_suffix(".part.npz")
-    np.savez_compressed(unfinished, **arrays)
+    unfinished = file.with_suffix(".part")
+    with unfinished.open("wb") as out:
+        np.savez_compressed(out, allow_pickle=False, **arrays)
     os.replace(unfinished, file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -22,9 +23,19 @@ ROWS = 64
 class Policy:
     """Chunks for many simulations at once."""
 
-    def __init__(self, recipe: Recipe, card: Card, network: FlowNetwork) -> None:
+    def __init__(self, recipe: Recipe, model: FlowModel) -> None:
         self._recipe = recipe
-        self._model = FlowModel(card, network)
+        self._model = model
+
+    @classmethod
+    def of(cls, recipe: Recipe, card: Card, network: FlowNetwork) -> Policy:
+        """A network as it stands."""
+        return cls(recipe, FlowModel(card, network))
+
+    @classmethod
+    def load(cls, recipe: Recipe, folder: Path, card: Card) -> Policy:
+        """A policy's folder. Raises `WeightsError`."""
+        return cls(recipe, FlowModel.load(folder, card))
 
     def chunks(self, asked: Sequence[tuple[Simulation, str, int, Sequence[Action]]]) -> list[Floats]:
         """`[H, A]` for each (simulation as it stands, instruction, seed of the noise, prefix)."""

@@ -18,7 +18,7 @@ from .scaling import Scaling
 DIGITS = 7
 
 
-def make_card(recipe: Recipe, scaling: Scaling, rate: float, sha256: str = "") -> Card:
+def make_card(recipe: Recipe, scaling: Scaling, rate: float, sha256: str = "", steps: int = 0) -> Card:
     """The card of a recipe's policy."""
     dim = len(scaling.action_mean)
     size = recipe.picture_size
@@ -42,15 +42,15 @@ def make_card(recipe: Recipe, scaling: Scaling, rate: float, sha256: str = "") -
         max_prefix=recipe.max_prefix,
         network=recipe.network,
         sha256=sha256,
-        extras={"execute": recipe.execute},
+        extras={"execute": recipe.execute, "training_steps": steps},
     )
 
 
-def export(folder: Path, recipe: Recipe, scaling: Scaling, rate: float, network: FlowNetwork) -> None:
+def export(folder: Path, recipe: Recipe, scaling: Scaling, rate: float, network: FlowNetwork, steps: int) -> None:
     """Write `weights.safetensors` (fp16) and `card.json`, each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     data = save_safetensors({name: value.half().contiguous() for name, value in network.state_dict().items()})
-    card = make_card(recipe, scaling, rate, hashlib.sha256(data).hexdigest())
+    card = make_card(recipe, scaling, rate, hashlib.sha256(data).hexdigest(), steps)
     _write(folder / card.weights, data)
     _write(folder / CARD_NAME, msgspec.json.format(msgspec.json.encode(card), indent=1) + b"\n")
 

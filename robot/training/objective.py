@@ -33,7 +33,7 @@ def draw_times(count: int, generator: torch.Generator) -> Tensor:
 def flow_loss(network: FlowNetwork, condition: Tensor, chunks: Tensor, prefix: Tensor, generator: torch.Generator) -> Tensor:
     """The mean squared error over the actions that were not given. `chunks` `[B, H, A]` normalised, `prefix` `[B]` lengths; `condition` may
     have a whole fraction of B rows: each is then used several times over."""
-    count, horizon, dim = chunks.shape
+    count, horizon, _ = chunks.shape
     noise = torch.randn(chunks.shape, generator=generator)
     tau = draw_times(count, generator)
     mask = (torch.arange(horizon) < prefix[:, None]).float()

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...engines.action.card import load_card
 from ..sim.simulation import Picture, Simulation
 from .collecting import collect
 from .dataset import load_windows, save_shard
 from .driving import Driver, Policy
+from .evaluation import evaluate, trials
 from .export import export, make_card
 from .recipes import Recipe
+from .report import write
 from .scaling import Scaling
 from .trainer import Trainer, spread_of
 
@@ -129,7 +132,7 @@ class Run:
     def _driver(self) -> Driver:
         trainer = self.trainer
         assert trainer is not None
-        return Driver(Policy(self.recipe, make_card(self.recipe, trainer.scaling, self._about().rate), trainer.served()), self.recipe)
+        return Driver(Policy.of(self.recipe, make_card(self.recipe, trainer.scaling, self._about().rate), trainer.served()), self.recipe)
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
@@ -155,7 +158,7 @@ class Run:
             trainer.save(self.checkpoint)
 
     def _export(self, trainer: Trainer) -> None:
-        export(self.policy, self.recipe, trainer.scaling, self._about().rate, trainer.served())
+        export(self.policy, self.recipe, trainer.scaling, self._about().rate, trainer.served(), trainer.step)
 
     def _about(self) -> Simulation:
         """A simulation to be asked about itself."""
@@ -174,3 +177,23 @@ def _close(worlds: dict[str, list[Simulation]]) -> None:
     while worlds:
         for simulation in worlds.popitem()[1]:
             simulation.close()
+
+
+def measure(
+    folder: Path,
+    weights: Path,
+    recipe: Recipe,
+    episodes: int,
+    delays: Sequence[int],
+    losses: Sequence[tuple[int, float]],
+    say: Callable[[str], None],
+) -> str:
+    """Evaluate a policy's folder in closed loop, write the report into `folder`, return its table. Raises `WeightsError`, `EngineError`."""
+    card = load_card(weights)
+    policy = Policy.load(recipe, weights, card)
+    outcomes = []
+    for trial in trials(recipe, delays):
+        outcomes.append(evaluate(recipe, policy, trial, episodes))
+        say(f"{trial.name}: {outcomes[-1].succeeded}/{outcomes[-1].episodes}")
+    about = {"policy": card.policy, "sha256": card.sha256, "steps": losses[-1][0] if losses else card.extras.get("training_steps", "?")}
+    return write(folder, outcomes, losses, about)

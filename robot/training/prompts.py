@@ -17,7 +17,7 @@ LASTS = 250
 
 
 class PromptPool:
-    """See the module's docstring. Which sentences it holds at a step depends on seed and step alone, so that a resumed run goes on alike."""
+    """See the module's docstring. What it holds depends on seed and step alone, so that a resumed run goes on alike."""
 
     def __init__(self, language: Language, tasks: tuple[str, ...], shape: NetworkShape, seed: int) -> None:
         self._language, self._tasks, self._shape, self._seed = language, tasks, shape, seed

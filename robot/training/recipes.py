@@ -32,7 +32,7 @@ class Recipe:
     network: NetworkShape
     rounds: tuple[Round, ...]
     steps: int
-    collecting: Collecting = Collecting()
+    collecting: Collecting = field(default_factory=Collecting)
     batch: int = 256
     repeat: int = 1
     """Noises that each observation's chunk is trained with at once; more than one where observations are costly to encode."""

@@ -35,7 +35,8 @@ class Scaling:
 
     def states(self, raw: Floats, clip: float) -> Floats:
         """Normalised, as the served policy does it."""
-        return np.clip((raw - self.state_mean) / self.state_std, -clip, clip).astype(np.float32)
+        scaled: Floats = np.clip((raw - self.state_mean) / self.state_std, -clip, clip).astype(np.float32)
+        return scaled
 
     def actions(self, raw: Floats) -> Floats:
         """Normalised."""

@@ -146,7 +146,7 @@ class Trainer:
             if seen is not None:
                 loss = loss + TELLING * functional.mse_loss(self.teller(seen).float(), batches.facts[at])
         self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
         self.step += 1
@@ -189,9 +189,7 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "losses": self.losses,
-            "scaling": {
-                name: torch.from_numpy(getattr(scaling, name)) for name in ("state_mean", "state_std", "action_mean", "action_std")
-            },
+            "scaling": {each.name: torch.from_numpy(getattr(scaling, each.name)) for each in fields(scaling)},
             "seed": self.seed,
         }
 

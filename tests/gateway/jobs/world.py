@@ -16,7 +16,7 @@ from antiphon.engines.pool import EnginePool
 from antiphon.gateway.jobs.artifacts import FileStore
 from antiphon.gateway.jobs.attempt import DispatchOptions
 from antiphon.gateway.jobs.database import server_url
-from antiphon.gateway.jobs.errors import JobFailedError
+from antiphon.gateway.jobs.errors import AttemptLostError, JobCancelledError, JobFailedError
 from antiphon.gateway.jobs.interface import Dispatcher, JobStore, Work
 from antiphon.gateway.jobs.job import Artifact, Job, JobKind, NewJob
 from antiphon.gateway.jobs.lease import LeaseDispatcher
@@ -63,7 +63,7 @@ class Steps:
             errors = wishes.get("errors", ())
             if job.attempt <= len(errors) and errors[job.attempt - 1]:
                 raise ERRORS[errors[job.attempt - 1]]()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, JobCancelledError, AttemptLostError):
             self.stopped.append(me)
             raise
         if wishes.get("nothing"):
