@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ...engines.errors import EngineError
+
 SHIPPED = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -33,6 +35,28 @@ def policy(
     threads: Annotated[int, typer.Option(help="Threads of the matrix products.", min=1)] = 1,
 ) -> None:
     """Train a robot policy from a scripted expert, and measure it in closed loop."""
+    try:
+        _policy(task, out, resume, steps, seed, evaluate, weights, episodes, tuple(delay or (2, 4)), threads)
+    except ModuleNotFoundError as error:
+        typer.echo(f"training needs the Python package {error.name!r}: pip install 'antiphon[train]'", err=True)
+        raise typer.Exit(1) from None
+    except EngineError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _policy(
+    task: str,
+    out: Path | None,
+    resume: bool,
+    steps: int | None,
+    seed: int,
+    evaluate: bool,
+    weights: Path | None,
+    episodes: int,
+    delays: tuple[int, ...],
+    threads: int,
+) -> None:
     import torch
 
     torch.set_num_threads(threads)
@@ -43,7 +67,6 @@ def policy(
         raise typer.BadParameter(f"there is no recipe {task!r}; there are {', '.join(RECIPES)}", param_hint="--task")
     recipe = RECIPES[task]()
     folder = out or Path("out/policy") / task
-    delays = tuple(delay or (2, 4))
     losses: list[tuple[int, float]] = []
     if evaluate:
         found = weights or SHIPPED / task

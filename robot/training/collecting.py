@@ -27,7 +27,7 @@ class Disturbance:
     before: int = 55
     hold: float = 0.3
     drop: float = 0.15
-    gripper: int = 3
+    gripper: int = -1
     tremor: tuple[float, ...] = (0.0,)
     """Deviations of a noise on every action of an episode (but its gripper), one of which is drawn for each episode. Nobody can foresee
     it, so the expert's answers to it make labels noisy; what is learned about springy goals is worth that."""
@@ -186,7 +186,9 @@ def _tick(runs: list[Run], settings: Collecting, pictures: Look | None, driver: 
         if burst is not None:
             action = simulation.hold() if burst[2] is None else np.where(np.isnan(burst[2]), label, burst[2])
         if run.tremor and id(run) not in moves:
-            action = action + run.tremor * run.random.normal(size=len(action)) * (np.arange(len(action)) != settings.disturbance.gripper)
+            trembling = run.tremor * run.random.normal(size=len(action))
+            trembling[settings.disturbance.gripper] = 0
+            action = action + trembling
         action = np.clip(action, -1, 1).astype(np.float32)
         episode.disturbed.append(burst is not None or id(run) in moves)
         episode.executed.append(action)

@@ -33,6 +33,8 @@ class Recipe:
     rounds: tuple[Round, ...]
     steps: int
     collecting: Collecting = field(default_factory=Collecting)
+    often: tuple[float, ...] = ()
+    """How often windows of each task are drawn, relative to each other; empty: all alike."""
     batch: int = 256
     repeat: int = 1
     """Noises that each observation's chunk is trained with at once; more than one where observations are costly to encode."""
@@ -79,8 +81,9 @@ def tabletop() -> Recipe:
         simulate=_tabletop,
         language=tabletop_language,
         network=NetworkShape(prompt_buckets=512, prompt_encoding="words"),
-        rounds=(Round(0, 270), Round(3500, 120), Round(6500, 120)),
-        steps=11_000,
+        rounds=(Round(0, 250), Round(2500, 90), Round(4500, 90), Round(6500, 90)),
+        steps=10_000,
+        often=tuple(1.0 if goal.kind == "place" else 0.5 for goal in GOALS.values()),
         collecting=Collecting(prelude=0.35),
         hidden=TIP_MOVEMENT,
     )

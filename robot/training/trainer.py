@@ -32,7 +32,7 @@ CLIP = 10.0
 
 @dataclass(slots=True)
 class Batches:
-    """The windows, normalised, as tensors; drawn so that every task is as likely as another."""
+    """The windows, normalised, as tensors; drawn so that tasks are as likely as the recipe says."""
 
     states: Tensor
     facts: Tensor
@@ -44,12 +44,13 @@ class Batches:
     chunks: Tensor
     by_task: list[Tensor]
     """The windows of each task."""
+    often: Tensor
+    """How likely each task is."""
 
     @classmethod
-    def of(cls, windows: Windows, facts: Tensor, scaling: Scaling, hidden: tuple[int, ...], count: int) -> Batches:
-        """`count`: how many tasks there are."""
+    def of(cls, windows: Windows, facts: Tensor, scaling: Scaling, recipe: Recipe) -> Batches:
         states = torch.from_numpy(scaling.states(windows.states, CLIP))
-        states[:, list(hidden)] = 0
+        states[:, list(recipe.hidden)] = 0
         tasks = torch.from_numpy(windows.tasks[windows.start])
         return cls(
             states=states,
@@ -59,12 +60,13 @@ class Batches:
             start=torch.from_numpy(windows.start),
             prefix=torch.from_numpy(windows.prefix),
             chunks=torch.from_numpy(scaling.actions(windows.chunks)),
-            by_task=[torch.nonzero(tasks == task)[:, 0] for task in range(count)],
+            by_task=[torch.nonzero(tasks == task)[:, 0] for task in range(len(recipe.tasks))],
+            often=torch.tensor(recipe.often or (1.0,) * len(recipe.tasks)),
         )
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Numbers of windows."""
-        tasks = torch.randint(0, len(self.by_task), (count,), generator=generator)
+        tasks = torch.multinomial(self.often, count, replacement=True, generator=generator)
         where = torch.rand(count, generator=generator)
         return torch.stack(
             [self.by_task[task][int(at * len(self.by_task[task]))] for task, at in zip(tasks.tolist(), where.tolist(), strict=True)]
@@ -89,7 +91,7 @@ class Trainer:
         self.network = FlowNetwork(len(scaling.state_mean), recipe.horizon, len(scaling.action_mean), recipe.network)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
         shape = recipe.network
-        self.teller = nn.Linear(2 * shape.keypoints * shape.eyes, len(facts[0])) if recipe.sees else nn.Linear(0, 0)
+        self.teller = nn.Linear(max(1, 2 * shape.keypoints * shape.eyes), len(facts[0]))
         """Tells the facts from what is seen; needed in training only."""
         learning = [*self.network.parameters(), *(self.teller.parameters() if recipe.sees else ())]
         self._optimizer = torch.optim.AdamW(learning, lr=recipe.rate, weight_decay=1e-4, betas=(0.9, 0.99), fused=True)
@@ -108,7 +110,7 @@ class Trainer:
         """The windows as this trainer takes them; `facts` `[N, F]` belong to their steps."""
         mean, spread = self._facts
         scaled = ((torch.from_numpy(facts) - mean) / spread).clamp(-CLIP, CLIP)
-        return Batches.of(windows, scaled, self.scaling, self.recipe.hidden, len(self.recipe.tasks))
+        return Batches.of(windows, scaled, self.scaling, self.recipe)
 
     def run(self, batches: Batches, until: int, planned: int, report: Callable[[Trainer], None], every: int = 100) -> None:
         """Train up to step `until` of `planned` (which the learning rate's cosine ends at); `report` is called every so many steps."""
