@@ -25,7 +25,7 @@ def diffusion(
     seed: Annotated[int, typer.Option(help="One seed, one thread and no assistant give the same weights again.")] = 0,
     assistant: Annotated[bool, typer.Option(help="A second process computes gradients too, on a second core.")] = False,
     text_steps: Annotated[int, typer.Option(help="Steps of the text encoder's stage.", min=1)] = 700,
-    decoder_steps: Annotated[int, typer.Option(help="Steps of the decoder's stage.", min=1)] = 5000,
+    decoder_steps: Annotated[int, typer.Option(help="Steps of the decoder's stage.", min=1)] = 10_000,
     evaluate: Annotated[bool, typer.Option(help="Only evaluate: the weights named by --weights.")] = False,
     weights: Annotated[Path | None, typer.Option(help="A folder of weights to evaluate; the default is what ships.")] = None,
     pictures: Annotated[int, typer.Option(help="Held-out prompts for pictures.", min=0)] = 200,

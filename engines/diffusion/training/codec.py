@@ -38,7 +38,7 @@ def psnr(vae: TinyFlowVAE, scenes: list[Scene], moments: list[float]) -> float:
 
 
 def train_decoder(
-    vae: TinyFlowVAE, steps: int, seed: int, log: Callable[..., Any], batch: int = 24, rate: float = 2e-3, noise: float = 0.15
+    vae: TinyFlowVAE, steps: int, seed: int, log: Callable[..., Any], batch: int = 24, rate: float = 2e-3, noise: float = 0.1
 ) -> None:
     """Train the network on latents with up to `noise` of their deviation added, as robust as the transformer's errors ask for."""
     torch.manual_seed(seed)

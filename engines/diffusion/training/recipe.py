@@ -34,7 +34,7 @@ class Recipe:
     """The sizes of the stages. The defaults are a full training."""
 
     text_steps: int = 700
-    decoder_steps: int = 5000
+    decoder_steps: int = 10_000
     codec_scenes: int = 6000
     flow: FlowSettings = field(default_factory=FlowSettings)
     checkpoint_s: float = 240.0

@@ -10,7 +10,7 @@ from .evaluation import Outcome, by_shape, share
 
 _PICTURES = ("prompt", "background", "count", "colour", "shape", "size", "place", "strict")
 _CLIPS = ("prompt", "background", "count", "colour", "shape", "size", "motion", "constancy", "strict")
-_CAPTION_HEIGHT = 44
+_CAPTION_HEIGHT = 56
 
 
 def summary(outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:
@@ -81,11 +81,22 @@ def contact_sheet(outcomes: list[Outcome], path: Path, columns: int = 6, side: i
     _sheet(outcomes, 0, columns, side).save(path, optimize=True)
 
 
-def clip_sheet(outcomes: list[Outcome], path: Path, columns: int = 4, side: int = 160, fps: float = 8.0) -> None:
+def clip_sheet(outcomes: list[Outcome], path: Path, columns: int = 4, side: int = 144, fps: float = 8.0) -> None:
     """Clips side by side, as an animated GIF."""
-    frames = [_sheet(outcomes, index, columns, side).quantize(128, dither=0) for index in range(len(outcomes[0].frames))]
-    frames += frames[-1:] * 4
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=round(1000 / fps), loop=0, optimize=True)
+    sheets = [_sheet(outcomes, index, columns, side) for index in range(len(outcomes[0].frames))]
+    palette = _palette(sheets)
+    frames = [sheet.quantize(palette=palette, dither=0) for sheet in sheets]
+    frames[0].save(path, save_all=True, append_images=[*frames[1:], *frames[-1:] * 4], duration=round(1000 / fps), loop=0, optimize=True)
+
+
+def _palette(sheets: list[Any]) -> Any:
+    """A palette for all frames that counts a shade by the root of its number, so that small things keep their colour."""
+    import numpy as np
+    from PIL import Image
+
+    shades, counts = np.unique(np.concatenate([np.asarray(sheet).reshape(-1, 3) & 0xFE for sheet in sheets]), axis=0, return_counts=True)
+    weighted = np.repeat(shades, np.ceil(np.sqrt(counts)).astype(int), axis=0)
+    return Image.fromarray(weighted.astype(np.uint8)[None]).quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=4)
 
 
 def _sheet(outcomes: list[Outcome], index: int, columns: int, side: int) -> Any:
@@ -101,6 +112,6 @@ def _sheet(outcomes: list[Outcome], index: int, columns: int, side: int) -> Any:
         sheet.paste(Image.fromarray(outcome.frames[index]).resize((side, side), Image.Resampling.LANCZOS), (x, y))
         if not outcome.verdict["strict"]:
             pen.rectangle((x, y + side, x + side, y + side + 2), fill=(220, 0, 0))
-        text = "\n".join(textwrap.wrap(outcome.trial.prompt, width=side // 6)[:3])
+        text = "\n".join(textwrap.wrap(outcome.trial.prompt, width=side // 6)[:4])
         pen.multiline_text((x, y + side + 3), text, fill="black", spacing=1)
     return sheet

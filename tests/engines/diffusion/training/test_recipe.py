@@ -51,6 +51,7 @@ def test_an_interrupted_training_goes_on_and_ends_with_the_same_weights(tmp_path
     assert (broken / "flow.pt").exists()
     lines: list[str] = []
     resumed = train(broken, dataclasses.replace(TINY, checkpoint_s=0.0), show=lines.append)
+    assert not any(str(tmp_path) in file.read_text() for file in resumed.rglob("*.json"))
     assert any('"resumed": 2' in line for line in lines)
     first, second = weights(whole), weights(resumed)
     assert first.keys() == second.keys()
@@ -99,8 +100,8 @@ def test_the_weights_that_ship_follow_prompts_they_never_saw(tmp_path: Path) -> 
     outcomes = evaluate(TinyFlowSteps(SHIPPED), pictures=24, clips=6, seed=9, frames=8)
     pictures = [outcome for kind, some in outcomes.items() if kind != "clip" for outcome in some]
     figures = write(outcomes, tmp_path)
-    assert (share(pictures, "strict") or 0) >= 0.8, figures["failures"]
-    assert (share(outcomes["clip"], "strict") or 0) >= 0.6, figures["failures"]
+    assert (share(pictures, "strict") or 0) >= 0.9, figures["failures"]
+    assert (share(outcomes["clip"], "strict") or 0) >= 0.8, figures["failures"]
 
 
 def test_the_weights_that_ship_are_small() -> None:
