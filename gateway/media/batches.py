@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from ..errors import ApiError
 from .bodies import SEEDS, ImageBody, image_request
-from .engines import Target
 from .forms import bad_body
 from .requests import BatchLine
+from .target import Target
 
 ENDPOINTS = ("/v1/images/generations",)
 MOST_LINES = 10_000

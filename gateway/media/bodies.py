@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ..errors import ApiError
-from .engines import Target
 from .forms import unknown_parameters
 from .requests import MediaRequest, Output
 from .sizes import IMAGE_SIZES, VIDEO_SIZES, plan_length, plan_size
+from .target import Target
 
 LONGEST_PROMPT = 32_000
 SEEDS = 2**31

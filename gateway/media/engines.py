@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ...engines.interface import MediaCapabilities
 from ..errors import ApiError
 from ..jobs.job import JobKind
 from ..service import Gateway
+from .target import Target
 
 MEND = "Name a diffusion engine in server.media of the configuration, and install what it needs: pip install 'antiphon[media]'."
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The engine that will do a job, and what it can make. `model` is the name that was asked for."""
-
-    lane: str
-    model: str
-    media: MediaCapabilities
 
 
 def media_targets(gateway: Gateway) -> dict[str, Target]:

@@ -14,8 +14,8 @@ from ..errors import ApiError
 from ..jobs.errors import JobFailedError
 from ..jobs.handlers.pictures import encode, fit, read_picture
 from .bodies import Reference
-from .engines import Target
 from .forms import Form
+from .target import Target
 
 if TYPE_CHECKING:
     from ..jobs.service import Jobs

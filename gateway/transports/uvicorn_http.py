@@ -49,6 +49,10 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        if self.cycle.response_complete and self._size + len(body) > BODY_BYTES:
+            # It was answered before it had come in. A second answer would be taken for that of the connection's next request.
+            self.transport.close()
+            return
         self._grow(len(body), BODY_BYTES)
         super().on_body(body)
 

@@ -71,6 +71,16 @@ async def test_a_head_or_a_body_beyond_the_bounds(server: RunningServer, monkeyp
     assert said.startswith(b"HTTP/1.1 400")
 
 
+async def test_a_body_beyond_the_bounds_that_was_answered_already_gets_no_second_answer(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uvicorn_http, "BODY_BYTES", 2000)
+    post = b"POST /v1/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n"
+    said, _ = await answer(server, post, b"x" * 3000, pause=0.3)
+    assert said.startswith(b"HTTP/1.1 404")
+    assert said.count(b"HTTP/1.1") == 1
+
+
 async def test_requests_on_one_connection_are_still_served(server: RunningServer) -> None:
     get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

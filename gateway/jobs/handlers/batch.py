@@ -18,7 +18,10 @@ from typing import Any, cast
 import msgspec
 
 from ....engines.messages import DiffusionStep
+from ...errors import ApiError
+from ...media.batches import read_lines
 from ...media.requests import BatchLine, BatchRequest, MediaRequest
+from ...media.target import Target
 from ..artifacts import FileStore, work_key
 from ..errors import JobFailedError
 from ..interface import Work
@@ -74,11 +77,6 @@ class BatchHandler:
 
     async def _lines(self, work: Work) -> list[BatchLine]:
         """The lines of the input file. Raises `JobFailedError`."""
-        # Both need the gateway's own modules, which need this package.
-        from ...errors import ApiError
-        from ...media.batches import read_lines
-        from ...media.engines import Target
-
         job = work.job
         request = cast(BatchRequest, job.request)
         media = work.lease.engine.capabilities.media

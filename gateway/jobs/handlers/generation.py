@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ....engines.errors import EngineError, InvalidRequestError
+from ....engines.errors import EngineBusyError, EngineError, InvalidRequestError
 from ....engines.interface import EngineRequest
 from ....engines.messages import DiffusionStep, GenerateBody, Generated, Raster, RasterChunk
 from ...media.requests import MediaRequest
@@ -22,6 +23,9 @@ from .pictures import Frames, fit, read_mask, read_picture
 
 PATIENCE = 900.0
 """Seconds that a stream may give nothing: a job steps aside for live work, and large models take long steps on a CPU."""
+
+BUSY_PAUSE = 0.2
+"""Seconds until a request is offered again to an engine that was full."""
 
 OnStep = Callable[[DiffusionStep], Awaitable[None]]
 OnFrames = Callable[[int, Frames], Awaitable[None]]
@@ -87,6 +91,18 @@ async def generate(work: Work, request_id: str, body: GenerateBody, *, on_step: 
     Raises `JobFailedError` when the engine refuses the request, another `EngineError` when it could not do it this time.
     """
     request = EngineRequest(request_id=request_id, body=body, work_class=CLASS_OF[work.job.kind], patience=PATIENCE)
+    tried_until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await _generated(work, request, on_step, on_frames)
+        except EngineBusyError:
+            # The slot is the job's, but a job has many requests: together they can be more than the engine takes at a time.
+            if time.monotonic() > tried_until:
+                raise
+            await asyncio.sleep(BUSY_PAUSE)
+
+
+async def _generated(work: Work, request: EngineRequest, on_step: OnStep, on_frames: OnFrames) -> Generated:
     try:
         async with aclosing(work.lease.stream(request)) as chunks:
             async for chunk in chunks:

@@ -48,11 +48,11 @@ class Service:
 
 @asynccontextmanager
 async def service(
-    folder: Path, *, step_s: float = 0.0, slots: int = 4, metrics: Metrics | None = None, **jobs: Any
+    folder: Path, *, step_s: float = 0.0, slots: int = 4, most: int = 1000, metrics: Metrics | None = None, **jobs: Any
 ) -> AsyncIterator[Service]:
     """A service in `folder`; `jobs` are keys of `[jobs]`."""
     pool = EnginePool()
-    painter = Painter(PainterOptions(step_s=step_s, slots=slots))
+    painter = Painter(PainterOptions(step_s=step_s, slots=slots, most=most))
     pool.add(LANE, painter, reserved=0)
     await pool.open()
     metrics = metrics or Metrics()

@@ -50,6 +50,14 @@ async def test_several_pictures_are_drawn_side_by_side_and_each_is_the_one_of_it
         assert await running.file(alone, "image-0.png") == third
 
 
+async def test_more_pictures_than_the_engine_takes_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    async with service(tmp_path, step_s=0.01, slots=4, most=4, max_attempts=1) as running:
+        submitted = [await running.jobs.submit(picture(n=10, seed=seed)) for seed in (0, 50, 100, 150)]
+        jobs = [await running.done(job) for job in submitted]
+        assert [(job.status, job.attempt) for job in jobs] == [(JobStatus.COMPLETED, 1)] * 4, [job.fault for job in jobs]
+        assert jobs[2].result["seeds"] == list(range(100, 110))
+
+
 @pytest.mark.parametrize(("kind", "quality", "exact"), [("webp", 60, False), ("jpeg", 80, False), ("png", 1, True)])
 async def test_picture_formats(tmp_path: Path, kind: str, quality: int, exact: bool) -> None:
     async with service(tmp_path) as running:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from antiphon.engines import registry
-from antiphon.engines.errors import EngineError, InvalidRequestError
+from antiphon.engines.errors import EngineBusyError, EngineError, InvalidRequestError
 from antiphon.engines.interface import Capabilities, EngineHealth, EngineRequest, MediaCapabilities, Role
 from antiphon.engines.messages import DiffusionStep, EngineChunk, GenerateBody, Generated, Raster, RasterChunk
 
@@ -19,10 +19,11 @@ KNOWN = frozenset({"a", "the", "red", "green", "blue", "small", "large", "disc",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PainterOptions:
-    """`step_s`: how long a step takes."""
+    """`step_s`: how long a step takes. `most`: requests that it runs at once; one more is refused."""
 
     step_s: float = 0.0
     slots: int = 4
+    most: int = 1000
     clips: bool = True
     edits: bool = True
     max_frames: int = 48
@@ -63,6 +64,8 @@ class Painter:
         assert isinstance(body, GenerateBody)
         if "refuse" in body.prompt:
             raise InvalidRequestError("the painter refuses")
+        if self.running >= self._options.most:
+            raise EngineBusyError(f"the painter has {self.running} requests already")
         self.bodies.append(body)
         self.running += 1
         done = False

@@ -9,8 +9,8 @@ from antiphon.engines.interface import MediaCapabilities
 from antiphon.gateway.errors import ApiError
 from antiphon.gateway.media.batches import read_lines
 from antiphon.gateway.media.bodies import ImageBody, VideoBody, image_request, new_seed, video_request
-from antiphon.gateway.media.engines import Target
 from antiphon.gateway.media.forms import Form
+from antiphon.gateway.media.target import Target
 
 MEDIA = MediaCapabilities(sizes=((128, 128),), max_frames=64, fps=8.0, default_steps=20, max_steps=50, edits=False, previews=True)
 TARGET = Target("small", "sora-2", MEDIA)
