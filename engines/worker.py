@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any
 
 from .errors import EngineError
@@ -141,6 +142,14 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL, 0, 0, 0)
 
 
+def step_back(niceness: int) -> None:
+    """Let others go first. Where Linux groups processes by their session (this one has its own), it weighs the groups against each other and
+    niceness only counts within one, so the group steps back too (sched(7), "The autogroup feature")."""
+    os.nice(niceness)
+    with suppress(OSError):  # no such feature here
+        Path("/proc/self/autogroup").write_text(str(niceness))
+
+
 async def main(descriptor: int) -> None:
     """Serve the connection on `descriptor`."""
     connection = socket.socket(fileno=descriptor)
@@ -151,7 +160,7 @@ async def main(descriptor: int) -> None:
 if __name__ == "__main__":
     die_with_parent()
     if len(sys.argv) > 2:
-        os.nice(int(sys.argv[2]))
+        step_back(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which then closes its engines
     asyncio.run(main(int(sys.argv[1])))
     sys.stderr.flush()

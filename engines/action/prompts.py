@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import zlib
@@ -26,8 +27,8 @@ def embed_prompt(text: str, buckets: int = 256, encoding: Encoding = "bag") -> n
     """`[buckets]` float32; zeros for a text without words.
 
     "bag": how often a word or pair of neighbours falls (by CRC-32) into each bucket, scaled to length 1. "words": each word that occurs
-    adds or takes one half in `WORD_HASHES` buckets, so that a word looks the same in every sentence and two words are never alike, whatever
-    else they collide with; their order is lost.
+    adds or takes one half in `WORD_HASHES` buckets, so that a word looks the same in every sentence and two words are hardly ever
+    alike; their order is lost.
     """
     words = _WORD.findall(text.lower())[:MAX_WORDS]
     vector = np.zeros(buckets, np.float32)
@@ -44,5 +45,6 @@ def embed_prompt(text: str, buckets: int = 256, encoding: Encoding = "bag") -> n
 @lru_cache(maxsize=4096)
 def _places(word: str, buckets: int) -> tuple[tuple[int, float], ...]:
     """(bucket, +-0.5) of a word's hashes."""
-    hashes = [zlib.crc32(f"{index}:{word}".encode()) for index in range(WORD_HASHES)]
+    digest = hashlib.blake2b(word.encode(), digest_size=4 * WORD_HASHES).digest()  # CRCs of a word and its like collide all at once
+    hashes = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, len(digest), 4)]
     return tuple((value % buckets, 0.5 if value >> 31 else -0.5) for value in hashes)
