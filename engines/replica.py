@@ -44,6 +44,8 @@ class Replica:
         self.engine = engine
         self.background = background
         """The pool opens it without waiting for it."""
+        self.opened = False
+        """It has been opened once."""
         self.seat = Seat(replica_id=replica_id, slots=engine.capabilities.slots, reserved=reserved)
         self.state = ReplicaState.UP
         self.downs = 0
@@ -58,6 +60,7 @@ class Replica:
                 await self.engine.open()
         except TimeoutError as error:
             raise EngineTimeoutError(f"engine {self.replica_id} did not open within {limit:.0f} s") from error
+        self.opened = True
 
     async def close(self, limit: float) -> None:
         """Close the engine; one that does not close within `limit` seconds is left behind with an error in the log."""
@@ -72,7 +75,8 @@ class Replica:
     async def health(self, limit: float) -> EngineHealth:
         """The engine's own word; not ok when it does not answer within `limit` seconds or is out of service."""
         if self.state is ReplicaState.DOWN:
-            return EngineHealth(ok=False, running=self.seat.busy, detail="out of service after repeated failures")
+            why = "out of service after repeated failures" if self.opened else "it is being started"
+            return EngineHealth(ok=False, running=self.seat.busy, detail=why)
         return await self._ask(limit)
 
     async def _ask(self, limit: float) -> EngineHealth:

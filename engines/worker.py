@@ -143,8 +143,8 @@ def die_with_parent() -> None:
 
 
 def step_back(niceness: int) -> None:
-    """Let others go first. Where Linux groups processes by their session (this one has its own), it weighs the groups against each other and
-    niceness only counts within one, so the group steps back too (sched(7), "The autogroup feature")."""
+    """Let others go first. Where Linux groups processes by their session (this one has its own), it weighs the groups against each other
+    and niceness only counts within one, so the group steps back too (sched(7), "The autogroup feature")."""
     os.nice(niceness)
     with suppress(OSError):  # no such feature here
         Path("/proc/self/autogroup").write_text(str(niceness))
