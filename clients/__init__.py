@@ -11,6 +11,7 @@ call            binds a client, a sender and a player: a whole call, interruptio
 transcript      who said what, and what of it was heard
 printer         shows it in a terminal
 media           pictures and clips
+robot           a robot's control loop, against any server that speaks openpi's protocol
 call_recording  both sides of a call in one WAV file
 cli             `antiphon talk`
 """
