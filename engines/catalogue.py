@@ -248,6 +248,9 @@ HUB_MODELS: tuple[HubModel, ...] = (
     HubModel(Role.SPEECH, "hexgrad/Kokoro-82M", "54 voices"),
     HubModel(Role.SPEECH, "kyutai/pocket-tts", "streaming, torch"),
     HubModel(Role.SPEECH, "Supertone/supertonic-3", "ONNX"),
+    HubModel(Role.DIFFUSION, "Wan-AI/Wan2.1-T2V-1.3B-Diffusers", 'clips, GPU, kind "diffusers"'),
+    HubModel(Role.DIFFUSION, "Lightricks/LTX-Video", 'clips, GPU, kind "diffusers"'),
+    HubModel(Role.DIFFUSION, "black-forest-labs/FLUX.1-schnell", 'pictures, GPU, kind "diffusion"'),
 )
 
 

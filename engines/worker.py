@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import select
 import signal
 import socket
 import sys
@@ -135,11 +136,21 @@ class Worker:
             await self._writer.send(end)
 
 
-def die_with_parent() -> None:
-    """On Linux: have the kernel kill this process when the one that started it dies. Elsewhere the closed socket ends it."""
+def die_with_parent(descriptor: int) -> None:
+    """On Linux: have the kernel kill this process when the one that started it dies, and end at once when that has died already (the
+    engine would be loaded for nobody first). Elsewhere the closed socket ends it."""
     if sys.platform == "linux":
         parent_death_signal = 1
         ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL, 0, 0, 0)
+        if hung_up(descriptor):
+            os._exit(1)
+
+
+def hung_up(descriptor: int) -> bool:
+    """Whether the other end of a socket is closed, also while there is still something to read."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def step_back(niceness: int) -> None:
@@ -158,7 +169,7 @@ async def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    die_with_parent()
+    die_with_parent(int(sys.argv[1]))
     if len(sys.argv) > 2:
         step_back(int(sys.argv[2]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which then closes its engines

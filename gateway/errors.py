@@ -71,7 +71,7 @@ def from_job(error: JobError) -> ApiError:
         return ApiError(404, error.code, message, param="after")
     if isinstance(error, JobFailedError):
         return ApiError(507 if error.code == "storage_failed" else 500, error.code, message)
-    return ApiError(400, error.code, message)
+    return ApiError(400, error.code, message, param="webhook_url" if error.code == "invalid_webhook_url" else None)
 
 
 def install_error_handlers(app: FastAPI, routes: Iterable[BaseRoute] = ()) -> None:

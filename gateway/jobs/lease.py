@@ -119,17 +119,21 @@ class LeaseDispatcher:
     async def _serve(self, lane: str, work_class: WorkClass, wake: asyncio.Event) -> None:
         """Claim for one lane and class of work, for ever."""
         kinds = CLASSES[work_class]
+        trouble = ""  # said once for as long as it lasts: an engine may take minutes to load
         while True:
             await wake.wait()
             wake.clear()
             try:
                 while await self._store.claimable([lane], self._clock(), kinds):
                     lease = await self.runner.slot(lane, work_class)
+                    trouble = ""
                     if await self.runner.take(lane, lease, kinds=kinds) is None:
                         await asyncio.sleep(FASTER_S)
             except EngineBusyError:
                 wake.set()
             except (StoreUnavailableError, EngineError) as error:
-                log.warning("no jobs can be taken now", lane=lane, error=str(error))
+                if str(error) != trouble:
+                    trouble = str(error)
+                    log.warning("no jobs can be taken now", lane=lane, error=trouble)
                 await asyncio.sleep(TROUBLE_S)
                 wake.set()

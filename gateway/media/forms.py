@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.datastructures import UploadFile
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
@@ -89,8 +90,20 @@ def bad_body(error: ValidationError) -> ApiError:
     where = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier()) or None
     if first["type"] == "missing":
         return ApiError(400, "missing_required_parameter", f"Missing required parameter: '{where}'.", param=where)
-    message = first["msg"].removeprefix("Value error, ")
-    return ApiError(400, "invalid_value", f"{where or 'The body'}: {message}.", param=where)
+    return ApiError(400, "invalid_value", f"{where or 'The body'}: {_said(first)}.", param=where)
+
+
+def _said(error: ErrorDetails) -> str:
+    """What pydantic found, without the words that belong to its own workings."""
+    given = error["input"]
+    if isinstance(given, str) and error["type"] == "too_short":
+        return "must not be empty"
+    if isinstance(given, str) and error["type"] == "too_long":
+        most = re.search(r"at most ([0-9]+)", error["msg"])
+        return f"must have at most {most[1] if most else 'fewer'} characters, not {len(given)}"
+    if error["type"] == "model_type":
+        return "Input should be an object"
+    return error["msg"].removeprefix("Value error, ")
 
 
 def _bounded(request: Request, limit: int) -> Request:

@@ -42,7 +42,11 @@ class SocketControl:
 
     def limit_messages(self, max_bytes: int) -> None:
         """From now on messages may be so large; a larger one closes the connection with 1009."""
-        self._protocol.conn.max_message_size = max_bytes
+        connection = self._protocol.conn
+        if hasattr(connection, "max_message_size"):
+            connection.max_message_size = max_bytes
+        else:  # websockets 15
+            connection.max_size = max_bytes
 
     def fail(self, code: int, reason: str) -> None:
         """Close without waiting for a reader that stopped: the close frame is queued, and the connection cut soon after."""

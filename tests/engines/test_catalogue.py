@@ -37,4 +37,5 @@ def test_the_default_set_serves_every_role_that_needs_weights() -> None:
 
 
 def test_every_role_has_a_name_for_a_deployment_with_a_hub() -> None:
-    assert {model.role for model in HUB_MODELS} == set(Role)
+    # Policies of others need an adapter each; there is none yet.
+    assert {model.role for model in HUB_MODELS} == set(Role) - {Role.ACTION}

@@ -290,9 +290,10 @@ async def test_an_engine_in_the_background_holds_nobody_up() -> None:
     assert (await drain(pool))[0] == TextChunk("now")
     with pytest.raises(EngineUnavailableError, match="is being started"):
         await pool.acquire("slow")
+    assert "started" in (await pool.health())["slow-0"].detail
     may_open.set()
     async with asyncio.timeout(5):
-        while pool.snapshot()[1].replicas[0].state is not ReplicaState.UP:
+        while pool.snapshot()[1].replicas[0].state is not ReplicaState.UP:  # noqa: ASYNC110 - the pool tells nobody
             await asyncio.sleep(0.01)
     async with aclosing(pool.stream("slow", request())) as chunks:
         assert await anext(chunks) == TextChunk("later")
@@ -317,7 +318,7 @@ async def test_a_background_engine_that_cannot_open_is_tried_again() -> None:
     pool.add("e", stubborn, background=True)
     await pool.open()
     async with asyncio.timeout(5):
-        while pool.snapshot()[0].replicas[0].state is ReplicaState.DOWN:
+        while pool.snapshot()[0].replicas[0].state is ReplicaState.DOWN:  # noqa: ASYNC110 - the pool tells nobody
             await asyncio.sleep(0.01)
     assert tries == 3
     assert (await drain(pool))[0] == TextChunk("again")

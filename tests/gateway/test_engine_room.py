@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -12,6 +13,7 @@ from antiphon.engines import registry
 from antiphon.engines.errors import EngineError, EngineUnavailableError
 from antiphon.engines.launchers import SubprocessEngine
 from antiphon.engines.pool import EnginePool
+from antiphon.gateway import engine_room
 from antiphon.gateway.engine_room import add_media, make_engine
 from antiphon.gateway.errors import SettingsError
 from antiphon.gateway.settings import Settings, load_settings
@@ -55,16 +57,14 @@ def test_the_engine_that_ships_has_its_own_process_at_low_priority() -> None:
     assert isinstance(pool.engine("tinyflow"), SubprocessEngine)
 
 
-def test_without_the_packages_there_are_no_pictures_and_a_warning(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_packages_there_are_no_pictures_and_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[dict[str, str]] = []
+    monkeypatch.setattr(engine_room, "log", SimpleNamespace(warning=lambda event, **fields: warnings.append(fields)))
     monkeypatch.setitem(registry._NEEDS, "diffusion", ("surely_not_installed",))
     pool = EnginePool()
     add_media(pool, settings(server={"media": ("tinyflow",)}))
     assert pool.names() == []
-    warning = capsys.readouterr().out
-    assert "surely_not_installed" in warning
-    assert "antiphon[media]" in warning
+    assert warnings == [{"engine": "tinyflow", "missing": "surely_not_installed", "mend": "pip install 'antiphon[media]'"}]
 
 
 def test_what_makes_no_pictures_is_refused() -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from antiphon.engines.pool import Lease
 from antiphon.gateway.jobs import database as database_module
+from antiphon.gateway.jobs import lease as lease_module
 from antiphon.gateway.jobs.errors import StoreUnavailableError
 from antiphon.gateway.jobs.job import Job, JobStatus
 from antiphon.tests.gateway.conftest import eventually
@@ -70,6 +72,28 @@ async def test_a_lock_that_lasts_is_told_to_clients_and_sat_out_by_workers(
         done = await ended(worker.store, job)
         assert (done.status, done.attempt) == (JobStatus.COMPLETED, 1)
         assert worker.handler.done == [(job.id, 1)]
+
+
+async def test_an_engine_that_is_away_for_long_is_complained_of_once(sqlite: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    tries = 0
+    monkeypatch.setattr(lease_module, "TROUBLE_S", 0.02)
+    monkeypatch.setattr(lease_module.log, "warning", lambda what, **about: said.append(about["error"]))
+    async with sqlite.worker() as worker:
+        acquire = worker.pool.acquire
+
+        async def counted(*arguments: Any, **options: Any) -> Lease:
+            nonlocal tries
+            tries += 1
+            return await acquire(*arguments, **options)
+
+        monkeypatch.setattr(worker.pool, "acquire", counted)
+        await worker.pool.close()
+        job = await worker.submit(order())
+        await eventually(lambda: tries > 5)
+        assert said == ["the engine pool is not open"]
+        await worker.pool.open()
+        assert (await ended(worker.store, job)).status is JobStatus.COMPLETED
 
 
 class Disk:

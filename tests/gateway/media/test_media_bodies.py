@@ -79,6 +79,20 @@ def test_a_wrong_value_is_named(fields: dict[str, Any], param: str) -> None:
     assert (refusal.value.status, refusal.value.param) == (400, param)
 
 
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"prompt": ""}, "prompt: must not be empty."),
+        ({"prompt": "x" * 32_001}, "prompt: must have at most 32000 characters, not 32001."),
+        ({"input_reference": "x"}, "input_reference: Input should be an object."),
+    ],
+)
+def test_a_wrong_value_is_explained_to_people(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ApiError) as refusal:
+        video(**fields)
+    assert refusal.value.message == said
+
+
 def test_a_missing_prompt_is_said_to_be_missing() -> None:
     with pytest.raises(ApiError) as refusal:
         Form({}, {}, typed=True).parse(VideoBody)

@@ -117,6 +117,12 @@ async def test_a_reference_that_leads_nowhere(client: httpx.AsyncClient, referen
     assert answer.json()["error"]["param"].startswith("input_reference")
 
 
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://[::1", "http://127.0.0.1/here"])
+async def test_a_webhook_that_may_not_be_called_is_named(client: httpx.AsyncClient, url: str) -> None:
+    error = (await client.post("/v1/videos", json={"prompt": "a red disc", "webhook_url": url})).json()["error"]
+    assert (error["code"], error["param"]) == ("invalid_webhook_url", "webhook_url")
+
+
 async def test_a_failed_clip_is_a_good_answer(client: httpx.AsyncClient) -> None:
     video = await ended(client, f"{PATH}/{(await ordered(client, prompt='refuse'))['id']}")
     assert (video["status"], video["error"]["code"]) == ("failed", "invalid_request")
