@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from ...engines.errors import EngineError
+from ..sim.simulation import RenderError
+from .errors import CheckpointError
 
 SHIPPED = Path(__file__).resolve().parent.parent / "weights"
 
@@ -40,7 +42,7 @@ def policy(
     except ModuleNotFoundError as error:
         typer.echo(f"training needs the Python package {error.name!r}: pip install 'antiphon[train]'", err=True)
         raise typer.Exit(1) from None
-    except EngineError as error:
+    except (CheckpointError, EngineError, RenderError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 

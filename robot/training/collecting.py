@@ -188,7 +188,7 @@ def _tick(runs: list[Run], settings: Collecting, pictures: Look | None, driver: 
         if run.tremor and id(run) not in moves:
             trembling = run.tremor * run.random.normal(size=len(action))
             trembling[settings.disturbance.gripper] = 0
-            action = action + trembling
+            action = (action + trembling).astype(np.float32)
         action = np.clip(action, -1, 1).astype(np.float32)
         episode.disturbed.append(burst is not None or id(run) in moves)
         episode.executed.append(action)

@@ -22,6 +22,7 @@ from ..sim.simulation import Picture, Simulation
 from .collecting import collect
 from .dataset import load_windows, save_shard
 from .driving import Driver, Policy
+from .errors import CheckpointError
 from .evaluation import evaluate, trials
 from .export import export, make_card
 from .recipes import Recipe
@@ -58,6 +59,8 @@ class Run:
         planned = steps or recipe.steps
         if self.checkpoint.exists():
             self.trainer = Trainer.load(self.checkpoint, recipe)
+            if self.trainer.seed != self.seed:
+                raise CheckpointError(f"the run in {self.folder} was begun with seed {self.trainer.seed}, not {self.seed}")
             self.log("resumed", step=self.trainer.step)
         rounds = [one for one in recipe.rounds if one.at < planned]
         for number, one in enumerate(rounds):

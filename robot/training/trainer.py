@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -17,6 +18,7 @@ from torch.nn import functional
 
 from ...engines.action.network import FlowNetwork
 from .dataset import Floats, Windows
+from .errors import CheckpointError
 from .objective import draw_prefix, flow_loss
 from .prompts import PromptPool
 from .recipes import Recipe
@@ -193,17 +195,26 @@ class Trainer:
             "losses": self.losses,
             "scaling": {each.name: torch.from_numpy(getattr(scaling, each.name)) for each in fields(scaling)},
             "seed": self.seed,
+            "recipe": self.recipe.name,
         }
 
     @classmethod
     def load(cls, file: Path, recipe: Recipe) -> Trainer:
-        """Go on from a checkpoint. Raises `RuntimeError` when it is another recipe's."""
-        state = torch.load(file, weights_only=True)
+        """Go on from a checkpoint. Raises `CheckpointError` when it is another recipe's or no checkpoint."""
+        try:
+            state = torch.load(file, weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+            raise CheckpointError(f"{file} is no checkpoint: it cannot be read ({type(error).__name__})") from error
+        if state["recipe"] != recipe.name:
+            raise CheckpointError(f"{file} is of recipe {state['recipe']!r}, not {recipe.name!r}; --out names another folder")
         scaling = Scaling(**{name: value.numpy() for name, value in state["scaling"].items()})
         trainer = cls(recipe, scaling, tuple(state["facts"]), state["seed"])
-        trainer.teller.load_state_dict(state["teller"])
-        trainer.network.load_state_dict(state["network"])
-        trainer.average.load_state_dict(state["average"])
+        try:
+            trainer.teller.load_state_dict(state["teller"])
+            trainer.network.load_state_dict(state["network"])
+            trainer.average.load_state_dict(state["average"])
+        except RuntimeError as error:
+            raise CheckpointError(f"{file} was made with another network than recipe {recipe.name!r} has now: {error}") from error
         trainer._optimizer.load_state_dict(state["optimizer"])
         trainer._random.set_state(state["random"])
         trainer.step, trainer.seconds, trainer.losses = state["step"], state["seconds"], state["losses"]

@@ -50,6 +50,8 @@ def model(layout: str = "HWC") -> FlowModel:
     for parameter in network.parameters():
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.2)
+    for eye in network.eyes:
+        torch.nn.init.constant_(eye.sharpness, 50.0)  # type: ignore[arg-type]  # fresh eyes look everywhere at once
     return FlowModel(made, network)
 
 
@@ -97,10 +99,10 @@ def test_each_picture_counts() -> None:
     plain, other_left, other_right = actions(
         policy, [body(pictures(0), pictures(1)), body(pictures(2), pictures(1)), body(pictures(0), pictures(2))]
     )
-    assert np.abs(plain - other_left).max() > 1e-5
-    assert np.abs(plain - other_right).max() > 1e-5
+    assert np.abs(plain - other_left).max() > 1e-4
+    assert np.abs(plain - other_right).max() > 1e-4
     alone = actions(policy, [body(pictures(0), pictures(1))])[0]
-    assert np.abs(alone - plain).max() < 1e-4, "whoever shares the step"
+    assert np.abs(alone - plain).max() < 1e-5, "whoever shares the step"
 
 
 def test_both_layouts_are_read_alike() -> None:

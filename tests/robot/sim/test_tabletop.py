@@ -41,6 +41,8 @@ def test_a_lifted_cube_stays_up() -> None:
     scene = TableTop()
     scene.reset("lift-green", 1)
     assert drive(scene, 100) is not None
+    for _ in range(10):
+        scene.step(scene.expert())
     for _ in range(20):
         scene.step(scene.hold())
         assert scene.succeeded()

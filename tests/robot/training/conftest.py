@@ -73,7 +73,9 @@ def small() -> Recipe:
     """The table-top recipe, cut down to seconds: two rounds, a small network, eight steps."""
     return replace(
         tabletop(),
-        network=NetworkShape(width=32, depth=1, condition=16, observation_width=16, prompt_width=8, prompt_buckets=64, prompt_encoding="words"),
+        network=NetworkShape(
+            width=32, depth=1, condition=16, observation_width=16, prompt_width=8, prompt_buckets=64, prompt_encoding="words"
+        ),
         rounds=(Round(0, 2), Round(5, 1)),
         steps=8,
         batch=16,

@@ -54,9 +54,7 @@ def test_a_driving_policy_is_recorded_as_a_disturbance() -> None:
         assert all(run.driven() and run.prompt.startswith("go") for run in runs)
         return [-run.simulation.expert() for run in runs]
 
-    episodes, _ = collect(
-        [Line() for _ in range(5)], WANTED, Collecting(), Line.tasks, driver=away, prompts=lambda task, _: f"go {task}"
-    )
+    episodes, _ = collect([Line() for _ in range(5)], WANTED, Collecting(), Line.tasks, driver=away, prompts=lambda task, _: f"go {task}")
     assert len(episodes) > 10
     driven = [
         (executed, label)
@@ -69,7 +67,5 @@ def test_a_driving_policy_is_recorded_as_a_disturbance() -> None:
 
 
 def test_pictures_are_taken_at_each_step() -> None:
-    episodes, _ = collect(
-        [Line()], WANTED[:2], Collecting(), Line.tasks, pictures=lambda line: line.render("", 8).transpose(2, 0, 1)[None]
-    )
+    episodes, _ = collect([Line()], WANTED[:2], Collecting(), Line.tasks, pictures=lambda line: line.render("", 8).transpose(2, 0, 1)[None])
     assert all(np.stack(episode.pictures).shape == (len(episode), 1, 3, 8, 8) for episode in episodes)

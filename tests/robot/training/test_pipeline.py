@@ -156,6 +156,16 @@ def test_the_command_line(tmp_path: Path, small: Recipe, monkeypatch: pytest.Mon
     longer = cli.invoke(app, ["train", "policy", "--out", str(tmp_path), "--resume", "--steps", "4", "--episodes", "0"])
     assert longer.exit_code == 0, longer.output
     assert Trainer.load(tmp_path / "checkpoint.pt", small).step == 4
+    other = cli.invoke(app, ["train", "policy", "--out", str(tmp_path), "--resume", "--seed", "1", "--episodes", "0"])
+    assert other.exit_code == 1
+    assert "begun with seed 0, not 1" in other.output
+    other = cli.invoke(app, ["train", "policy", "--out", str(tmp_path), "--resume", "--task", "metaworld", "--episodes", "0"])
+    assert other.exit_code == 1
+    assert "is of recipe 'tabletop', not 'metaworld'" in other.output
+    (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
+    broken = cli.invoke(app, ["train", "policy", "--out", str(tmp_path), "--resume", "--episodes", "0"])
+    assert broken.exit_code == 1
+    assert "is no checkpoint" in broken.output
     assert cli.invoke(app, ["train", "policy", "--task", "juggling"]).exit_code == 2
     missing = cli.invoke(app, ["train", "policy", "--evaluate", "--weights", str(tmp_path / "nowhere"), "--episodes", "1"])
     assert missing.exit_code == 1
