@@ -6,6 +6,23 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from starlette.websockets import WebSocketDisconnect
+
+
+async def both_ways(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None], *, name: str) -> None:
+    """Read and write a WebSocket until one of the two ends; then the other is ended too. That the connection is gone is no error, whatever
+    else one of them raises is raised."""
+    tasks = (asyncio.create_task(reading, name=f"{name} reader"), asyncio.create_task(writing, name=f"{name} writer"))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError | OSError | WebSocketDisconnect):
+            raise result
+
 
 class TaskOwner:
     """The tasks of one session. A crash (anything but a cancellation) is handed to the task's `on_crash`, never swallowed."""

@@ -7,8 +7,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
+from ..tasks import both_ways
 from ..transports.uvicorn_socket import EXTENSION, SocketControl
 from ..transports.websocket import Closing
 from .replies import Failure
@@ -58,17 +59,7 @@ class RobotConnection:
 
     async def run(self, hear: Callable[[bytes | str], Awaitable[None]]) -> Closing:
         """Hand on what arrives, and send what is posted, until either side closes."""
-        reader = asyncio.create_task(self._read(hear), name="robot reader")
-        writer = asyncio.create_task(self._write(), name="robot writer")
-        try:
-            await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (reader, writer):
-                task.cancel()
-            results = await asyncio.gather(reader, writer, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError | OSError | WebSocketDisconnect):
-                raise result
+        await both_ways(self._read(hear), self._write(), name="robot")
         return self.closing
 
     async def _read(self, hear: Callable[[bytes | str], Awaitable[None]]) -> None:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from ...codecs.pcm import SAMPLE_RATE
 from ...sessions.inbound import AudioDelivered, BadFrame, ClientMessage, Inbound
+from ..tasks import both_ways
 from .connection import Purged
 from .event_gate import EventGate
 from .outbox import Outbox, Queued
@@ -104,17 +105,7 @@ class WebSocketConnection:
 
     async def run(self, feed: Callable[[Inbound], None]) -> Closing:
         """Carry events both ways until either side closes. What arrives and what was delivered goes to `feed`."""
-        reader = asyncio.create_task(self._read(feed), name="websocket reader")
-        writer = asyncio.create_task(self._write(feed), name="websocket writer")
-        try:
-            await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (reader, writer):
-                task.cancel()
-            results = await asyncio.gather(reader, writer, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError | OSError | WebSocketDisconnect):
-                raise result
+        await both_ways(self._read(feed), self._write(feed), name="websocket")
         return self.closing
 
     async def _read(self, feed: Callable[[Inbound], None]) -> None:
