@@ -25,7 +25,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 PIP_INSTALL := $(RUN) pip install --quiet --disable-pip-version-check
 
-demo: $(VENV)/.plots $(VENV)/.media $(VENV)/.weights-callers
+demo: $(VENV)/.plots $(VENV)/.media $(VENV)/.robots $(VENV)/.weights-callers
 	$(RUN) antiphon scenario demo
 
 serve: $(VENV)/.webrtc $(VENV)/.media $(VENV)/.weights
@@ -42,7 +42,7 @@ check: $(VENV)/.dev $(VENV)/.weights
 	cd .types && ../$(RUN) mypy --config-file ../pyproject.toml $(patsubst %,-p antiphon.%,codecs sessions engines robot clients scenarios)
 	$(RUN) pytest
 
-scenarios: $(VENV)/.plots $(VENV)/.media $(VENV)/.weights-callers
+scenarios: $(VENV)/.plots $(VENV)/.media $(VENV)/.robots $(VENV)/.weights-callers
 	$(RUN) antiphon scenario voice_turns
 	$(RUN) antiphon scenario load_voice
 	$(RUN) antiphon scenario job_storm
@@ -86,10 +86,15 @@ $(VENV)/.media: $(VENV)/.torch pyproject.toml
 	@$(PIP_INSTALL) -e '.[media]'
 	@touch $@ $(VENV)/.core
 
+$(VENV)/.robots: $(VENV)/.torch pyproject.toml
+	@echo "Installing antiphon with robots' policies and a simulator"
+	@$(PIP_INSTALL) -e '.[robot,sim]'
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	@echo "Installing antiphon with everything that its tests need"
 	@$(PIP_INSTALL) -e '.[dev]'
-	@touch $@ $(VENV)/.core $(VENV)/.plots $(VENV)/.webrtc $(VENV)/.media
+	@touch $@ $(VENV)/.core $(VENV)/.plots $(VENV)/.webrtc $(VENV)/.media $(VENV)/.robots
 
 $(VENV)/.weights: engines/catalogue.py | $(VENV)/.core
 	@echo "Bringing the models"

@@ -1,7 +1,8 @@
 """The pool: every engine of the house, and who may use which of its slots now.
 
 Replicas are kept by the engine's name (the name in the configuration, or an alias of it). A lease is a slot on one replica; it is
-always given back: on the normal way, on an error, on a cancellation, at any await.
+always given back: on the normal way, on an error, on a cancellation, at any await. Action work waits for an
+engine that is being opened in the background for the first time.
 """
 
 from __future__ import annotations
@@ -122,6 +123,10 @@ class _Group:
     def all_down(self) -> bool:
         return all(replica.seat.limit == 0 for replica in self.replicas.values())
 
+    def opening(self) -> bool:
+        """Is it being opened in the background, for the first time?"""
+        return all(replica.opening for replica in self.replicas.values())
+
 
 class EnginePool:
     """See the module's docstring. Used from one event loop; `open` it once, `close` it once."""
@@ -221,10 +226,11 @@ class EnginePool:
         group = self._group(model)
         if not self._open:
             raise EngineUnavailableError("the engine pool is not open")
-        if group.all_down():
+        opening = group.opening() and work_class is WorkClass.ACTION  # stock robots do not come back after an error: they wait
+        if group.all_down() and not opening:
             raise EngineUnavailableError(f"engine {group.name!r} is out of service; it is being started")
         if deadline is None:
-            deadline = time.monotonic() + self.options.wait[work_class]
+            deadline = time.monotonic() + (self.options.open if opening else self.options.wait[work_class])
         ticket = Ticket(work_class=work_class, deadline=deadline, affinity=affinity)
         if not group.board.submit(ticket):
             group.refused += 1
@@ -333,6 +339,8 @@ class EnginePool:
             await replica.open(self.options.open)
         except Exception:
             log.exception("engine %s could not be opened", replica.replica_id)
+            replica.opening = False
+            self._group_of(replica).fail_waiting(EngineUnavailableError(f"engine {replica.replica_id} could not be opened"))
             await self._mend(replica)
             return
         except asyncio.CancelledError:

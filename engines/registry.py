@@ -105,7 +105,7 @@ def _echo_asr(name: str, options: Options) -> Engine:
 
 def _flow_policy(name: str, options: Options) -> Engine:
     module = importlib.import_module(".action.flow_policy", __package__)
-    return _made(module.FlowPolicy, module.FlowPolicyOptions, name, options)
+    return _made(module.FlowPolicy, module.FlowPolicyOptions, name, options, model=_policy_folder)
 
 
 def _diffusion(name: str, options: Options) -> Engine:
@@ -137,6 +137,7 @@ _BUILDERS: dict[str, tuple[Role, Callable[[str, Options], Engine]]] = {
 }
 
 _NEEDS: dict[str, tuple[str, ...]] = {
+    "flow-policy": ("torch", "safetensors"),
     "diffusion": ("torch", "diffusers", "transformers", "accelerate", "safetensors"),
     "diffusers": ("torch", "diffusers", "transformers", "accelerate", "safetensors"),
 }
@@ -194,6 +195,17 @@ def _media_folder(value: Any) -> Path:
             f"{str(value)!r} is neither a folder with a model_index.json nor a model of the catalogue ({names})", code="weights_missing"
         )
     return folder
+
+
+def _policy_folder(value: Any) -> Path:
+    """Finds a policy's folder: a path, or the name of a policy that comes with the package."""
+    shipped = Path(__file__).parent.parent / "robot" / "weights"
+    names = sorted(folder.name for folder in shipped.iterdir() if folder.is_dir()) if shipped.is_dir() else []
+    if value is None:
+        raise EngineError(
+            f"option 'model' is missing: name a policy's folder, or one that ships ({', '.join(names)})", code="invalid_configuration"
+        )
+    return shipped / str(value) if value in names else Path(str(value)).expanduser()
 
 
 def _made(engine: Callable[[Any], Engine], options_type: type[T], name: str, options: Options, **finders: Finder) -> Engine:

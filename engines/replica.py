@@ -46,6 +46,8 @@ class Replica:
         """The pool opens it without waiting for it."""
         self.opened = False
         """It has been opened once."""
+        self.opening = background
+        """It is in its first opening in the background."""
         self.seat = Seat(replica_id=replica_id, slots=engine.capabilities.slots, reserved=reserved)
         self.state = ReplicaState.UP
         self.downs = 0
@@ -61,6 +63,7 @@ class Replica:
         except TimeoutError as error:
             raise EngineTimeoutError(f"engine {self.replica_id} did not open within {limit:.0f} s") from error
         self.opened = True
+        self.opening = False
 
     async def close(self, limit: float) -> None:
         """Close the engine; one that does not close within `limit` seconds is left behind with an error in the log."""

@@ -1,4 +1,5 @@
-"""What the server runs when nothing is configured: a voice pipeline on real models and a tone pipeline for load tests."""
+"""What the server runs when nothing is configured: a voice pipeline on real models, a tone pipeline for load tests, and the engines that
+ship for pictures and robots."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ ENGINES: dict[str, dict[str, Any]] = {
     "echo": {"kind": "echo-chat"},
     "tone": {"kind": "tone-speech"},
     "tinyflow": {"kind": "diffusion", "process": True, "nice": 10},
+    "tabletop": {"kind": "flow-policy", "process": True, "options": {"model": "tabletop"}},
+    "tabletop-eyes": {"kind": "flow-policy", "process": True, "options": {"model": "tabletop-eyes"}},
+    "metaworld": {"kind": "flow-policy", "process": True, "options": {"model": "metaworld"}},
 }
-"""Engines by name. Only those that a served pipeline or `server.media` names are loaded."""
+"""Engines by name. Only those that a served pipeline, `server.media` or `robots.policies` names are loaded."""
 
 
 ALIASES = {"antiphon-voice": "voice", "antiphon-tone": "tone"}

@@ -78,6 +78,23 @@ def add_media(pool: EnginePool, settings: Settings) -> None:
             pool.add(name, engine if settings.jobs.work else DescribedEngine(engine), reserved=0, background=True)
 
 
+def add_policies(pool: EnginePool, settings: Settings) -> None:
+    """Put the action engines of `robots.policies` into the pool. One whose packages are missing is left out, with a warning in the log.
+    Those that the operator named are open when the server is; those that it just comes with are opened while calls go on already.
+
+    Raises `EngineError`, and `SettingsError` for an engine that is no robot's policy.
+    """
+    for name in settings.robots.policies:
+        table = settings.engines[name]
+        if (role := kinds().get(table.kind)) is not None and role is not Role.ACTION:
+            raise SettingsError(f"robots.policies names {name!r}, an engine for {role.value} and no robot policy.")
+        missing = () if table.python else missing_packages(table.kind)
+        if missing:
+            log.warning("a robots' policy is not served", engine=name, missing=", ".join(missing), mend="pip install 'antiphon[robot]'")
+        elif name not in pool:
+            pool.add(name, make_engine(settings, name), background="policies" not in settings.robots.model_fields_set)
+
+
 def _options(settings: Settings, table: EngineSettings) -> dict[str, Any]:
     """An engine's options with its share of the CPU threads."""
     role: Role | None = kinds().get(table.kind)

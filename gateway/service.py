@@ -18,7 +18,7 @@ from ..engines.pipeline import Pipeline
 from ..engines.pool import EnginePool
 from .auth import KeyRing
 from .client_secrets import ClientSecrets
-from .engine_room import add_media, make_engine
+from .engine_room import add_media, add_policies, make_engine
 from .errors import ApiError
 from .jobs.figures import JobFigures
 from .live_sessions import LiveSessions
@@ -177,7 +177,7 @@ class Gateway:
             pipelines.append(Pipeline.voice(name, **{role.value: engine for role, engine in engines.items()}))
         self._orchestrator = Orchestrator(self.pool, pipelines)
         add_media(self.pool, self.settings)
-        self.robots.build(lambda name: make_engine(self.settings, name))
+        add_policies(self.pool, self.settings)
 
     def _engine_gauges(self) -> Iterable[Metric]:
         running: list[tuple[dict[str, str], float]] = []

@@ -220,7 +220,7 @@ class JobSettings(Table):
 class RobotSettings(Table):
     """`[robots]`: policies for robots that speak OpenPI's protocol."""
 
-    policies: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ("tabletop",)
     """The action engines that are loaded and served; the first answers robots that name none."""
     openpi_port: int = Field(default=-1, ge=-1, le=65535)
     """A port on which robots find the endpoint at every path, as with openpi's own server; 0: any free one; -1: none."""

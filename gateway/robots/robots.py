@@ -9,12 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...engines.interface import Engine
 from ...engines.pool import EnginePool
 from ...robot.wire import metadata
 from ...sessions.errors import DuplicateSession
 from ...sessions.ids import Ids
-from ..errors import ApiError, SettingsError
+from ..errors import ApiError
 from ..live_sessions import LiveSessions
 from ..logs import logger
 from ..metrics import Metrics
@@ -51,21 +50,13 @@ class Robots:
         self._evicted: OrderedDict[str, None] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()
 
-    def build(self, make: Callable[[str], Engine]) -> None:
-        """Put the engines of the served policies into the pool. Raises `EngineError`, and `SettingsError` for an engine of another role."""
-        for name in self.settings.policies:
-            engine = make(name)
-            if engine.capabilities.action is None:
-                raise SettingsError(
-                    f"robots.policies names {name!r}, which is a {engine.capabilities.role.value} engine and no robot policy."
-                )
-            self._pool.add(name, engine)
-
     @property
     def policies(self) -> Sequence[Policy]:
-        """The served policies; the first is the default."""
+        """The served policies; the first is the default. Those whose packages are missing are not served."""
         found = []
         for engine in self.settings.policies:
+            if engine not in self._pool:
+                continue
             capabilities = self._pool.engine(engine).capabilities.action
             assert capabilities is not None, "settings only let action engines through"
             found.append(Policy(engine=engine, capabilities=capabilities))
@@ -75,7 +66,9 @@ class Robots:
         """The policy that a robot asks for, by its own name or its engine's; "": the default. Raises a 404 `ApiError`."""
         policies = self.policies
         if not policies:
-            raise ApiError(404, "no_policy", "This server has no robot policy: name one in robots.policies.")
+            raise ApiError(
+                404, "no_policy", "This server has no robot policy: name one in robots.policies, and pip install 'antiphon[robot]'."
+            )
         for policy in policies:
             if name in ("", policy.capabilities.policy, policy.engine):
                 return policy

@@ -300,6 +300,50 @@ async def test_an_engine_in_the_background_holds_nobody_up() -> None:
     await pool.close()
 
 
+async def test_a_robot_waits_for_an_engine_that_is_still_opening() -> None:
+    """A stock robot's client does not come back after an error."""
+    slow = chat("later")
+    may_open = asyncio.Event()
+    open_slow = slow.open
+
+    async def wait_and_open() -> None:
+        await may_open.wait()
+        await open_slow()
+
+    slow.open = wait_and_open  # type: ignore[method-assign]
+    pool = EnginePool(PoolOptions(seed=1, wait={WorkClass.ACTION: 0.0}))
+    pool.add("slow", slow, background=True)
+    await pool.open()
+    waiting = asyncio.create_task(pool.acquire("slow", WorkClass.ACTION))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    with pytest.raises(EngineBusyError):
+        await pool.acquire("slow", WorkClass.ACTION, deadline=time.monotonic() + 0.01)
+    may_open.set()
+    async with asyncio.timeout(5):
+        (await waiting).release()
+    await pool.close()
+
+
+async def test_a_robot_that_waits_is_told_when_the_engine_cannot_be_opened() -> None:
+    broken = chat("x")
+
+    async def cannot() -> None:
+        await asyncio.sleep(0.02)
+        raise EngineError("no weights")
+
+    broken.open = cannot  # type: ignore[method-assign]
+    pool = EnginePool(PoolOptions(seed=1))
+    pool.add("broken", broken, background=True)
+    await pool.open()
+    with pytest.raises(EngineUnavailableError, match="could not be opened"):
+        async with asyncio.timeout(5):
+            await pool.acquire("broken", WorkClass.ACTION)
+    with pytest.raises(EngineUnavailableError, match="out of service"):
+        await pool.acquire("broken", WorkClass.ACTION)
+    await pool.close()
+
+
 async def test_a_background_engine_that_cannot_open_is_tried_again() -> None:
     stubborn = chat("again")
     open_it, tries = stubborn.open, 0

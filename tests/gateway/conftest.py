@@ -74,8 +74,9 @@ class Client:
 
 @asynccontextmanager
 async def serving(*, port: int = 0, **tables: Any) -> AsyncIterator[RunningServer]:
-    """Run a server with these tables of settings over the tone pipeline's. `port` 0: any free one."""
+    """Run a server with these tables of settings over the tone pipeline's, without what needs torch. `port` 0: any free one."""
     server = {"port": 0, "pipelines": ("tone",), "media": (), "drain_s": 2.0, **tables.pop("server", {})}
+    tables.setdefault("robots", {"policies": ()})
     app = create_app(load_settings(server=server, **tables))
     sock = listen("127.0.0.1", port)
     stop = asyncio.Event()

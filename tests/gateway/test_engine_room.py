@@ -14,7 +14,7 @@ from antiphon.engines.errors import EngineError, EngineUnavailableError
 from antiphon.engines.launchers import SubprocessEngine
 from antiphon.engines.pool import EnginePool
 from antiphon.gateway import engine_room
-from antiphon.gateway.engine_room import add_media, make_engine
+from antiphon.gateway.engine_room import add_media, add_policies, make_engine
 from antiphon.gateway.errors import SettingsError
 from antiphon.gateway.settings import Settings, load_settings
 
@@ -74,3 +74,29 @@ def test_what_makes_no_pictures_is_refused() -> None:
         add_media(
             EnginePool(), settings(server={"media": ("mine",)}, engines={"mine": {"kind": "diffusion", "options": {"model": "/nowhere"}}})
         )
+
+
+def test_a_policy_ships_and_is_served_from_a_process_of_its_own() -> None:
+    pool = EnginePool()
+    add_policies(pool, settings())
+    engine = pool.engine("tabletop")
+    assert isinstance(engine, SubprocessEngine)
+    assert engine.capabilities.action is not None
+    assert engine.capabilities.action.policy == "tabletop"
+
+
+def test_without_the_packages_no_policy_is_served_and_a_warning_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[dict[str, str]] = []
+    monkeypatch.setattr(engine_room, "log", SimpleNamespace(warning=lambda event, **fields: warnings.append(fields)))
+    monkeypatch.setitem(registry._NEEDS, "flow-policy", ("surely_not_installed",))
+    pool = EnginePool()
+    add_policies(pool, settings())
+    assert pool.names() == []
+    assert warnings == [{"engine": "tabletop", "missing": "surely_not_installed", "mend": "pip install 'antiphon[robot]'"}]
+
+
+def test_what_is_no_policy_is_refused() -> None:
+    with pytest.raises(SettingsError, match="'whisper', an engine for asr"):
+        add_policies(EnginePool(), settings(robots={"policies": ("whisper",)}))
+    with pytest.raises(EngineError, match="name a policy's folder, or one that ships .metaworld, tabletop, tabletop-eyes"):
+        add_policies(EnginePool(), settings(robots={"policies": ("mine",)}, engines={"mine": {"kind": "flow-policy"}}))

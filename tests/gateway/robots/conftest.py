@@ -61,8 +61,8 @@ async def robot_at(server: RunningServer, query: str = "", **options: Any) -> As
 
 
 def policies(**options: Any) -> dict[str, Any]:
-    """The settings' table of engines with the table-top policy."""
-    return {"tabletop": {"kind": "flow-policy", "options": {"model": str(POLICY), **options}}}
+    """The settings' table of engines with the table-top policy, in this process."""
+    return {"tabletop": {"kind": "flow-policy", "process": False, "options": {"model": str(POLICY), **options}}}
 
 
 @asynccontextmanager
