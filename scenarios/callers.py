@@ -23,6 +23,10 @@ TIMEOUT_S = 120.0
 CONFIGURATION = """\
 [server]
 pipelines = ["callers"]
+media = []
+
+[robots]
+policies = []
 
 [pipelines.callers]
 chat = "echo"

@@ -38,7 +38,11 @@ AIM_PER_CORE = 150
 CONFIGURATION = """\
 [server]
 pipelines = ["tone"]
+media = []
 log_level = "warning"
+
+[robots]
+policies = []
 
 [registry]
 capacity = 4000

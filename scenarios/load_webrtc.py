@@ -38,7 +38,11 @@ LISTENING = {"audio": {"input": {"turn_detection": {"type": "server_vad", "creat
 CONFIGURATION = """\
 [server]
 pipelines = ["tone"]
+media = []
 log_level = "warning"
+
+[robots]
+policies = []
 
 [registry]
 capacity = 1000

@@ -27,6 +27,9 @@ log_level = "warning"
 [engines.{engine}.options]
 gate = {gate}
 
+[robots]
+policies = []
+
 [jobs]
 folder = "{folder}"
 max_active = 1000
