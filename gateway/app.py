@@ -19,6 +19,7 @@ from . import (
     routes_models,
     routes_realtime,
     routes_robot,
+    routes_robots,
     routes_sessions,
     routes_speech,
     routes_videos,
@@ -33,6 +34,7 @@ ROUTERS = tuple(
     for routes in (
         routes_realtime,
         routes_robot,
+        routes_robots,
         routes_calls,
         routes_sessions,
         routes_speech,

@@ -62,6 +62,7 @@ class Metrics:
         self.robot_round = self._histogram(
             "antiphon_robot_round_seconds", "Arrival of an observation to its chunk at the socket", "policy", ROBOT_BUCKETS
         )
+        self.robot_episodes = self._counter("antiphon_robot_episodes", "Episodes of robots that ended", "policy", "outcome")
         self.crashes = self._counter("antiphon_crashes", "Faults in the gateway itself", "where")
 
     def _of_turns(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
@@ -86,6 +87,16 @@ class Metrics:
         return self.registry.get_sample_value(name, dict(labels or {})) or 0.0
 
 
+def totals(counter: Counter, label: str) -> dict[str, int]:
+    """A counter's present values by one of its labels, summed over the others."""
+    found: dict[str, int] = {}
+    for family in counter.collect():
+        for sample in family.samples:
+            if sample.name.endswith("_total"):
+                found[sample.labels[label]] = found.get(sample.labels[label], 0) + int(sample.value)
+    return found
+
+
 class _Watched:
     def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
         self._read = read
@@ -107,4 +118,4 @@ def gauge(name: str, text: str, samples: Iterable[Sample]) -> GaugeMetricFamily:
     return family
 
 
-__all__ = ["Metrics", "gauge"]
+__all__ = ["Metrics", "gauge", "totals"]

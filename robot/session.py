@@ -6,6 +6,7 @@ Invariants (tests/robot/test_session_machine.py):
    one had superseded.
 3. A fence aborts the work, answers everything that waited, and makes whatever comes of it later harmless.
 4. At most one request is worked on and one waits.
+5. An episode is counted at most once, at its end: by the outcome that the robot tells, or as unknown if anything was asked in it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any, TypeAlias
 from ..sessions.inbound import EndSession, Warn
 from .wire import Marks
 
+UNKNOWN = "unknown"
+"""How an episode went of which the robot said nothing."""
 MAX_OVER = 64
 """Ended episodes that are remembered; policy: the oldest is forgotten."""
 
@@ -111,7 +114,12 @@ class Tick:
     """Time has passed."""
 
 
-Event: TypeAlias = Connected | Disconnected | Observed | Rejected | ResetAsked | Begun | Made | Failed | Tick | EndSession | Warn
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The session is taken out of the books; nobody will ask in it any more."""
+
+
+Event: TypeAlias = Connected | Disconnected | Observed | Rejected | ResetAsked | Begun | Made | Failed | Tick | Over | EndSession | Warn
 
 # ---- what is to be done ---------------------------------------------------------------------------------------------
 
@@ -138,6 +146,14 @@ class Fence:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeOver:
+    """Count an episode. `outcome`: one of `wire.OUTCOMES`, or `UNKNOWN`."""
+
+    episode: str | int | None
+    outcome: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """Answer a request; `RobotSession.release` must be asked at the last moment before it leaves."""
@@ -160,7 +176,7 @@ class Close:
     message: str
 
 
-Command: TypeAlias = Start | Abort | Fence | Answer | Close
+Command: TypeAlias = Start | Abort | Fence | EpisodeOver | Answer | Close
 
 
 class RobotSession:
@@ -183,6 +199,10 @@ class RobotSession:
         self._waiting: Request | None = None
         self._last_sequence: int | None = None
         self._over: deque[str | int] = deque(maxlen=MAX_OVER)
+        self._asked = False
+        """Something was asked in the present episode."""
+        self._counted = False
+        """An episode was counted, and nothing was asked since."""
         self._chunks = 0
         self._executing_until = -math.inf
 
@@ -240,6 +260,8 @@ class RobotSession:
                 return self._failed(number, code, message, now)
             case Tick():
                 return self._expire(now)
+            case Over():
+                return [] if self.ended is not None else self._episode_over(None)
             case Connected():
                 self.attached, self.last_activity = True, now
                 return []
@@ -258,14 +280,22 @@ class RobotSession:
             return [self._answer(request, Status.FENCED, self.ended.code, self.ended.message)]
         done: list[Command] = []
         marks = request.marks
-        if marks.episode is not None and marks.episode != self.episode:
+        begins = marks.episode is not None and marks.episode != self.episode
+        if marks.outcome is not None and not begins:
+            message = (
+                "outcome says how an episode went that ends: send it with a reset, or with the first observation of another 'episode'."
+            )
+            return [self._answer(request, Status.REFUSED, "invalid_outcome", message)]
+        if begins:
             if marks.episode in self._over:
                 message = f"Episode {marks.episode!r} is over: give each rollout a name or number of its own."
                 return [self._answer(request, Status.REFUSED, "episode_over", message)]
             done += self._fence("fenced", f"Episode {marks.episode!r} began.")
+            done += self._episode_over(marks.outcome)
             if self.episode is not None:
                 self._over.append(self.episode)
             self.episode = marks.episode
+        self._asked, self._counted = True, False
         if marks.sequence is not None:
             if self._last_sequence is not None and marks.sequence <= self._last_sequence:
                 message = f"A newer observation (sequence {self._last_sequence}) has come already."
@@ -291,6 +321,7 @@ class RobotSession:
         if self.ended is not None:
             return [self._answer(request, Status.FENCED, self.ended.code, self.ended.message)]
         done = self._fence("fenced", "The robot was reset.")
+        done += self._episode_over(request.marks.outcome)
         if self.episode is not None:
             self._over.append(self.episode)
             self.episode = None
@@ -328,6 +359,7 @@ class RobotSession:
         if self.ended is not None:
             return []
         done = self._fence(event.code, event.message)
+        done += self._episode_over(None)
         self.ended = event
         return [*done, Close(event.close_code, event.code, event.message)]
 
@@ -346,6 +378,13 @@ class RobotSession:
         if waiting is not None:
             done.append(self._answer(waiting, Status.FENCED, code, message))
         return done
+
+    def _episode_over(self, outcome: str | None) -> list[Command]:
+        """Count the episode that ends, unless it has been: what is told twice, by a repeated reset, counts once."""
+        if not self._asked and (outcome is None or self._counted):
+            return []
+        self._asked, self._counted = False, True
+        return [EpisodeOver(self.episode, outcome or UNKNOWN)]
 
     def _start(self, request: Request) -> Start:
         self._working, self._begun = request, False

@@ -8,6 +8,7 @@ A request is an observation and, beside its arrays, any of these optional fields
     observed_at   when the observation was made, on the robot's own clock; echoed
     deadline_ms   so long after its arrival here a chunk is of no use any more
     episode       text or number; another one than before begins a new episode
+    outcome       "success" or "failure": how the episode went that ends here; with a reset, or what begins another episode
     prefix        [d, A]: the actions that will be executed meanwhile; the chunk continues them
     seed, steps   of the policy's noise, and of its integration
 """
@@ -26,6 +27,8 @@ from .errors import BadRequest
 
 PROTOCOL = "openpi"
 ENDPOINTS = ("infer", "reset")
+OUTCOMES = ("success", "failure")
+"""How an episode went, as its robot tells it."""
 MAX_DEADLINE_MS = 600_000.0
 MAX_SEED = 2**63 - 1
 MAX_NAME = 128
@@ -40,10 +43,18 @@ class Marks:
     observed_at: float | None = None
     deadline_ms: float | None = None
     episode: str | int | None = None
+    outcome: str | None = None
+    """One of `OUTCOMES`: of the episode that ends with this request, not of `episode`."""
 
     def echo(self) -> dict[str, Any]:
         """Those that were given."""
-        fields = {"sequence": self.sequence, "observed_at": self.observed_at, "deadline_ms": self.deadline_ms, "episode": self.episode}
+        fields = {
+            "sequence": self.sequence,
+            "observed_at": self.observed_at,
+            "deadline_ms": self.deadline_ms,
+            "episode": self.episode,
+            "outcome": self.outcome,
+        }
         return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -71,8 +82,9 @@ def read_request(message: Any) -> Asked:
     if not isinstance(message, dict):
         raise BadRequest("invalid_request", f"A request must be a map (a dict), not a {_kind(message)}.")
     fields = dict(message)
-    endpoint = fields.pop("endpoint", None) or "infer"
-    if endpoint not in ENDPOINTS:
+    endpoint = _plain(fields.pop("endpoint", None))
+    endpoint = ENDPOINTS[0] if endpoint is None else endpoint
+    if not (isinstance(endpoint, str) and endpoint in ENDPOINTS):
         raise BadRequest("unknown_endpoint", f"There is no endpoint {str(endpoint)[:40]!r}; there are: {', '.join(ENDPOINTS)}.")
     session_id = fields.pop("session_id", None)
     if session_id is not None:
@@ -80,6 +92,9 @@ def read_request(message: Any) -> Asked:
     episode = _plain(fields.pop("episode", None))
     if episode is not None and (isinstance(episode, bool) or not isinstance(episode, str | int) or len(str(episode)) > MAX_NAME):
         raise BadRequest("invalid_episode", f"episode must be a number or a text of at most {MAX_NAME} characters.")
+    outcome = _plain(fields.pop("outcome", None))
+    if outcome is not None and not (isinstance(outcome, str) and outcome in OUTCOMES):
+        raise BadRequest("invalid_outcome", f"outcome must be {' or '.join(map(repr, OUTCOMES))}, not {str(outcome)[:40]!r}.")
     prefix = fields.pop("prefix", None)
     if prefix is not None and not (isinstance(prefix, np.ndarray) and prefix.ndim == 2 and prefix.dtype.kind == "f"):
         raise BadRequest("invalid_prefix", "prefix must be an array of floats with the shape [d, action_dim].")
@@ -88,6 +103,7 @@ def read_request(message: Any) -> Asked:
         observed_at=_number(fields, "observed_at", -math.inf, math.inf),
         deadline_ms=_number(fields, "deadline_ms", 0.0, MAX_DEADLINE_MS),
         episode=episode,
+        outcome=outcome,
     )
     return Asked(
         marks=marks,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...engines.errors import EngineError
@@ -18,6 +19,7 @@ from ...engines.pool import EnginePool
 from ...robot.actions import check_actions
 from ...robot.errors import BadActions
 from ...robot.session import (
+    UNKNOWN,
     Abort,
     Answer,
     Begun,
@@ -25,11 +27,13 @@ from ...robot.session import (
     Command,
     Connected,
     Disconnected,
+    EpisodeOver,
     Event,
     Failed,
     Fence,
     Made,
     Observed,
+    Over,
     Rejected,
     Request,
     ResetAsked,
@@ -38,17 +42,20 @@ from ...robot.session import (
     Status,
     Tick,
 )
-from ...robot.wire import Asked, Marks
+from ...robot.wire import OUTCOMES, Asked, Marks
 from ..logs import logger
 from ..metrics import Metrics
 from ..tasks import TaskOwner
 from .connection import RobotConnection
 from .replies import Failure, Finished, render
+from .timeline import Timeline
 
 log = logger("gateway.robots")
 
 CLOSE_TIMEOUT = 5.0
 TIMER_STEP = 0.001
+MAX_PROMPT = 200
+"""Characters of a prompt that an operator is shown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +103,8 @@ class RobotConductor:
         self._clock = clock
         self._started_at = time.time()
         self._link: _Link | None = None
+        self._free = asyncio.Event()
+        """Set by the end of a connection."""
         self._works: dict[int, asyncio.Task[None]] = {}
         self._tasks = TaskOwner()
         self._pending: deque[Event] = deque()
@@ -104,6 +113,9 @@ class RobotConductor:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
         self._answers: dict[str, int] = {}
+        self._episodes = dict.fromkeys((*OUTCOMES, UNKNOWN), 0)
+        self._prompt = ""
+        self._timeline = Timeline()
 
     # ---- what the connection says -----------------------------------------------------------------------------------
 
@@ -113,12 +125,30 @@ class RobotConductor:
             self.lease.cancel()
             self.lease = None
         self._link = _Link(connection)
+        self._free.clear()
         self.feed(Connected())
 
     def detach(self) -> None:
         """The robot is gone: its work is aborted before this returns."""
         self.feed(Disconnected())
+        self._timeline.lost(self._clock())
         self._link = None
+        self._free.set()
+
+    async def yields(self, within: float) -> bool:
+        """Is it free for another connection: has its robot gone, or is it silent (asked, for so many seconds) and cut off for that?"""
+        link = self._link
+        if link is None:
+            return True
+        if await link.connection.answers(within):
+            return False
+        if self._link is not link:  # somebody else has asked as well, and was first
+            return self._link is None
+        link.connection.cut()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._free.wait()
+        return self._link is None
 
     @property
     def attached(self) -> bool:
@@ -126,6 +156,7 @@ class RobotConductor:
 
     def observed(self, asked: Asked, body: ActBody, arrived: float) -> None:
         """A good observation came at `arrived` (on the clock)."""
+        self._prompt = body.prompt
         self.feed(Observed(self._request(asked.marks, arrived, body)))
 
     def reset(self, asked: Asked, arrived: float) -> None:
@@ -139,7 +170,9 @@ class RobotConductor:
     def _request(self, marks: Marks, arrived: float, body: ActBody | None = None) -> Request:
         self._number += 1
         deadline = math.inf if marks.deadline_ms is None else arrived + marks.deadline_ms / 1000
-        return Request(number=self._number, arrived=arrived, marks=marks, deadline=deadline, body=body)
+        request = Request(number=self._number, arrived=arrived, marks=marks, deadline=deadline, body=body)
+        self._timeline.arrived(request, self.session.epoch)
+        return request
 
     # ---- what the registry asks -------------------------------------------------------------------------------------
 
@@ -173,6 +206,20 @@ class RobotConductor:
             "stale_results": self.session.dropped,
         }
 
+    def telemetry(self, now: float, since: float = -math.inf) -> dict[str, Any]:
+        """The report, and what became of the last requests: those of which something was heard after `since`, on the clock."""
+        capabilities = self.policy.capabilities
+        return {
+            **self.report(now),
+            "prompt": self._prompt[:MAX_PROMPT],
+            "rate": capabilities.rate,
+            "horizon": capabilities.horizon,
+            "episodes": dict(self._episodes),
+            "round_ms": self._timeline.round_ms(),
+            "fences": self._timeline.fences(now),
+            "chunks": self._timeline.chunks(now, since),
+        }
+
     def turns(self) -> list[dict[str, Any]]:
         return []
 
@@ -201,6 +248,7 @@ class RobotConductor:
     def _apply(self, command: Command) -> None:
         match command:
             case Start(request=request, epoch=epoch):
+                self._timeline.started(request.number, epoch)
                 task = self._tasks.start(self._work(request, epoch), name=f"act {self.session_id}", on_crash=self._crashed(request))
                 self._works[request.number] = task
             case Abort(number=number):
@@ -214,18 +262,24 @@ class RobotConductor:
                     self._link.connection.finish(Failure(close_code, code, message))
                 else:
                     self._on_ended(self)
-            case Fence():
-                pass  # what is queued is asked again when it leaves
+            case EpisodeOver(outcome=outcome):
+                self._episodes[outcome] += 1
+                self._metrics.robot_episodes.labels(self.policy.capabilities.policy, outcome).inc()
+            case Fence(epoch=epoch):
+                self._timeline.fenced(epoch, self._clock())  # what is queued is asked again when it leaves
 
     def _answer(self, answer: Answer) -> None:
+        self._timeline.decided(answer, self._clock())
         link = self._link
         if link is not None:
-            link.connection.post(lambda: self._leaving(answer, link))
+            told = replace(answer, request=replace(answer.request, body=None))  # an answer that waits to leave must not keep pictures
+            link.connection.post(lambda: self._leaving(told, link))
 
     def _leaving(self, answer: Answer, link: _Link) -> bytes | Failure:
         """The answer leaves now, if it still may."""
         now = self._clock()
         answer = self.session.release(answer, now)
+        self._timeline.left(answer, now)
         status = answer.status.value
         self._answers[status] = self._answers.get(status, 0) + 1
         self._metrics.robot_answers.labels(status).inc()
@@ -250,6 +304,7 @@ class RobotConductor:
             async with aclosing(self._pool.stream(self.policy.engine, asked)) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, StageMark):
+                        self._timeline.begun(request.number, self._clock())
                         self.feed(Begun(request.number))
                     elif isinstance(chunk, ActionChunk):
                         self._made(request, chunk)
@@ -297,6 +352,7 @@ class RobotConductor:
 
     async def close(self) -> None:
         """The session is over: nothing of it runs any more when this returns."""
+        self.feed(Over())
         if self.lease is not None:
             self.lease.cancel()
         if self._timer is not None:

@@ -12,10 +12,12 @@ from antiphon.robot.session import (
     Command,
     Connected,
     Disconnected,
+    EpisodeOver,
     Failed,
     Fence,
     Made,
     Observed,
+    Over,
     Request,
     ResetAsked,
     RobotSession,
@@ -160,3 +162,36 @@ def test_an_ended_session_answers_everything_with_its_end() -> None:
     assert isinstance(answer, Answer)
     assert (answer.status, answer.code) == (Status.FENCED, "session_evicted")
     assert arm.handle(EndSession("server_draining", "Stop.", 1012), 0.3) == []
+
+
+def counted(commands: list[Command]) -> list[tuple[str | int | None, str]]:
+    return [(command.episode, command.outcome) for command in commands if isinstance(command, EpisodeOver)]
+
+
+def test_an_outcome_is_of_the_episode_that_ends() -> None:
+    arm = session()
+    assert counted(arm.handle(Observed(request(1, episode="a")), 0.0)) == []
+    assert counted(arm.handle(Observed(request(2, episode="b", outcome="success")), 0.1)) == [("a", "success")]
+    assert counted(arm.handle(ResetAsked(request(3, outcome="failure")), 0.2)) == [("b", "failure")]
+    assert counted(arm.handle(ResetAsked(request(4, outcome="failure")), 0.3)) == [], "a reset that is sent again"
+    assert counted(arm.handle(Observed(request(5, episode="c")), 0.4)) == []
+    assert counted(arm.handle(Disconnected(), 0.5)) == [], "a robot that comes back goes on with its episode"
+    assert counted(arm.handle(EndSession("session_evicted", "Gone.", 4000), 0.6)) == [("c", "unknown")]
+    assert counted(arm.handle(Over(), 0.7)) == []
+
+
+def test_an_outcome_of_what_goes_on_is_refused() -> None:
+    arm = session()
+    for marks in ({"outcome": "success"}, {"outcome": "success", "episode": "a"}):
+        arm.handle(Observed(request(1, episode="a")), 0.0)
+        (answer,) = arm.handle(Observed(request(2, **marks)), 0.1)
+        assert isinstance(answer, Answer)
+        assert (answer.status, answer.code) == (Status.REFUSED, "invalid_outcome")
+        assert "reset" in answer.message
+    assert counted(arm.handle(Over(), 0.2)) == [("a", "unknown")]
+
+
+def test_an_episode_in_which_nothing_was_asked_counts_if_the_robot_says_so() -> None:
+    arm = session()
+    assert counted(arm.handle(ResetAsked(request(1)), 0.0)) == []
+    assert counted(arm.handle(ResetAsked(request(2, outcome="success")), 0.1)) == [(None, "success")]

@@ -12,10 +12,12 @@ from antiphon.robot.session import (
     Close,
     Connected,
     Disconnected,
+    EpisodeOver,
     Failed,
     Fence,
     Made,
     Observed,
+    Over,
     Rejected,
     Request,
     ResetAsked,
@@ -52,9 +54,14 @@ class RobotMachine(RuleBasedStateMachine):
         self.episode = 0
         self.executed: list[Answer] = []
         self.ended = False
+        self.asked_in_episode = False
+        """Something was asked since the last time that an episode was counted."""
+        self.counted = 0
+        """Episodes that were counted."""
 
     def feed(self, event: Any) -> None:
         before = self.session.epoch
+        counted = 0
         for command in self.session.handle(event, self.now):
             match command:
                 case Start(request=request, epoch=epoch):
@@ -78,12 +85,28 @@ class RobotMachine(RuleBasedStateMachine):
                 case Fence(epoch=epoch):
                     assert epoch == before + 1
                     assert epoch == self.session.epoch
+                case EpisodeOver(outcome=outcome):
+                    counted += 1
+                    self.count(event, outcome)
                 case Close():
                     self.ended = True
+        assert counted <= 1, "an event ends one episode at most"
         if self.session.epoch > before:
             assert not self.engine.keys() & {number for number, epoch in self.engine.items() if epoch < self.session.epoch}
 
-    def request(self, deadline: float | None, sequenced: bool, stale: bool, episode: int | None) -> Request:
+    def count(self, event: Any, outcome: str) -> None:
+        """An episode is counted: it has ended, and what is said of it is what the robot said with the request that ended it."""
+        assert not self.ended, "nothing is counted after the end"
+        assert isinstance(event, Observed | ResetAsked | EndSession | Over), "only these end an episode"
+        told = event.request.marks.outcome if isinstance(event, Observed | ResetAsked) else None
+        assert outcome == (told or "unknown")
+        if isinstance(event, Observed):
+            assert event.request.marks.episode == self.session.episode, "another one has begun"
+        assert self.asked_in_episode or (told is not None and self.counted == 0), "never twice, and an empty one only if the robot says so"
+        self.counted += 1
+        self.asked_in_episode = False
+
+    def request(self, deadline: float | None, sequenced: bool, stale: bool, episode: int | None, outcome: str | None = None) -> Request:
         number = len(self.requests) + 1
         if sequenced and not stale:
             self.sequence += 1
@@ -91,6 +114,7 @@ class RobotMachine(RuleBasedStateMachine):
             sequence=(self.sequence - 1 if stale else self.sequence) if sequenced and self.sequence else None,
             deadline_ms=None if deadline is None else deadline * 1000,
             episode=episode,
+            outcome=outcome,
         )
         until = math.inf if deadline is None else self.now + deadline
         request = self.requests[number] = Request(number=number, arrived=self.now, marks=marks, deadline=until)
@@ -103,12 +127,22 @@ class RobotMachine(RuleBasedStateMachine):
         sequenced=st.booleans(),
         stale=st.sampled_from([False, False, False, True]),
         episode=st.sampled_from(["none", "none", "none", "same", "new", "old"]),
+        outcome=st.sampled_from([None, None, "success", "failure"]),
     )
-    def observe(self, deadline: float | None, sequenced: bool, stale: bool, episode: str) -> None:
+    def observe(self, deadline: float | None, sequenced: bool, stale: bool, episode: str, outcome: str | None) -> None:
         self.episode += episode == "new"
         named = {"none": None, "same": self.episode, "new": self.episode, "old": max(0, self.episode - 1)}[episode]
-        request = self.request(deadline, sequenced, stale, named)
+        request = self.request(deadline, sequenced, stale, named, outcome)
+        before = (self.session.episode, self.session.epoch, self.counted)
         self.feed(Observed(request))
+        answer = self.answers.get(request.number)
+        if outcome is not None and not self.ended and named in (None, before[0]):
+            assert answer is not None
+            assert (answer.status, answer.code) == (Status.REFUSED, "invalid_outcome"), "of what goes on nobody knows how it went"
+        if answer is not None and answer.status is Status.REFUSED:
+            assert (self.session.episode, self.session.epoch, self.counted) == before, "what is refused changes nothing"
+        elif not self.ended:
+            self.asked_in_episode = True
         self.epoch_of[request.number] = self.session.epoch
 
     @rule(margin=st.sampled_from([0.05, 0.15, 0.4]))
@@ -116,15 +150,18 @@ class RobotMachine(RuleBasedStateMachine):
         """A chunk that is ready at once, whose deadline comes while it waits for the socket."""
         request = self.request(margin, False, False, None)
         self.feed(Observed(request))
+        self.asked_in_episode = self.asked_in_episode or not self.ended
         self.epoch_of[request.number] = self.session.epoch
         if request.number in self.engine:
             del self.engine[request.number]
             self.feed(Made(request.number, f"chunk {request.number}"))
 
-    def reset(self) -> None:
-        before = self.session.epoch
-        request = self.request(None, False, False, None)
+    def reset(self, outcome: str | None) -> None:
+        before, counted = self.session.epoch, self.counted
+        request = self.request(None, False, False, None, outcome)
+        due = not self.ended and (self.asked_in_episode or (outcome is not None and not counted))
         self.feed(ResetAsked(request))
+        assert self.counted == counted + due
         assert self.answers[request.number].status is (Status.FENCED if self.ended else Status.RESET)
         assert self.ended or self.session.epoch == before + 1
         assert not self.engine
@@ -152,11 +189,14 @@ class RobotMachine(RuleBasedStateMachine):
             if ghost:
                 assert not {n for n in set(self.answers) - before if self.answers[n].status is Status.CHUNK}, "nothing stale is answered"
 
-    @rule(what=st.sampled_from(["reset", "reject", "disconnect", "end", "fail", "miss"]))
-    def disturb(self, what: str) -> None:
+    @rule(
+        what=st.sampled_from(["reset", "reject", "disconnect", "end", "fail", "miss"]),
+        outcome=st.sampled_from([None, None, "success", "failure"]),
+    )
+    def disturb(self, what: str, outcome: str | None) -> None:
         match what:
             case "reset":
-                self.reset()
+                self.reset(outcome)
             case "reject":
                 self.reject()
             case "disconnect":
@@ -235,7 +275,13 @@ class RobotMachine(RuleBasedStateMachine):
         assert self.session.state(self.now) in ("ended", "inferring", "executing", "idle", "leased")
 
     def teardown(self) -> None:
+        due = self.asked_in_episode and not self.ended
+        counted = self.counted
+        if self.counted % 2:
+            self.feed(Over())
         self.feed(EndSession("server_draining", "The server stops.", 1012))
+        self.feed(Over())
+        assert self.counted == counted + due, "the last episode is counted, too, and once"
         assert set(self.answers) == set(self.requests), "in the end everybody has been answered"
 
 

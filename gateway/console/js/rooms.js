@@ -4,5 +4,6 @@
 export const ROOMS = [
   { name: "talk", title: "Talk", load: () => import("./talk/room.js") },
   { name: "gallery", title: "Gallery", load: () => import("./gallery/room.js") },
+  { name: "robots", title: "Robots", load: () => import("./robots/room.js") },
   { name: "operations", title: "Operations", load: () => import("./operations/room.js") },
 ];

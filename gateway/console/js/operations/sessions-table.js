@@ -94,7 +94,8 @@ class Row {
     this.#state.dataset.state = session.state;
     setText(this.#state, session.state);
     setText(age, duration(now - session.started_at));
-    setText(model, session.model && session.model !== session.pipeline ? `${session.model} → ${session.pipeline}` : session.pipeline);
+    const served = session.pipeline ?? session.policy; // a robot has a policy
+    setText(model, session.model && session.model !== served ? `${session.model} → ${served}` : served);
     setText(epoch, String(session.epoch));
     setText(outbox, `${session.outbox?.audio_ms ?? 0} ms`);
     setText(behind, `${session.vad_backlog_ms ?? 0} ms`);
