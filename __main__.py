@@ -34,6 +34,7 @@ COMMANDS = {
     "talk": Command("clients.cli", "talk", "Speak with a server through microphone and loudspeaker, or let a file speak."),
     "models": Command("gateway.cli_models", "app", "The models' weights: list, pull, verify, find and remove them."),
     "train": Command("", "training", "Train the models that the house makes itself, and measure them."),
+    "robot": Command("scenarios.robots.cli", "app", "Have simulated robots do their tasks by a live server's policy; leaves a video."),
     "scenario": Command("scenarios.cli", "app", "Run a whole story against a live server and print its figures."),
     "replay": Command("gateway.cli", "replay", "Run a recorded session through the session core again and compare."),
     "speak": Command("gateway.cli", "speak", "Say a text with a speech engine, into a WAV file."),

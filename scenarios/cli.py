@@ -90,11 +90,12 @@ def job_storm(
     seconds: Annotated[str | None, typer.Option(help="How long the clips are; as long as the model likes, if not given.")] = None,
     media: Annotated[str, typer.Option(help="The model that makes them.")] = ENGINE,
     gate_off: Annotated[bool, typer.Option(help="Also measure without the realtime gate (not with --url or --config).")] = True,
+    robots: Annotated[int, typer.Option(help="Simulated robots that are driven all the while.", min=0, max=16)] = 0,
 ) -> None:
     """Calls on real models while clips and pictures are made: on a quiet server, in the storm, in the storm without the gate."""
     setting = Setting(out / "job_storm", _console(), url, config, api_key, model)
     plan = storm_scenario.Plan(
-        clips=clips, pictures=pictures, sessions=sessions, turns=turns, seconds=seconds, media=media, gate_off=gate_off
+        clips=clips, pictures=pictures, sessions=sessions, turns=turns, seconds=seconds, media=media, gate_off=gate_off, robots=robots
     )
     _run(setting, storm_scenario.run(setting, plan))
 
@@ -137,6 +138,89 @@ def load_webrtc(
         from . import load_webrtc as scenario
     setting = Setting(out / "load_webrtc", Console(), model=scenario.MODEL)
     _run(setting, scenario.run(setting, scenario.Plan(calls=calls, seconds=seconds, stock=stock)))
+
+
+@app.command("robot_fleet")
+def robot_fleet(
+    out: Out = Path("out"),
+    policy: Annotated[str, typer.Option(help="The policy: one that ships.")] = "tabletop",
+    seconds: Annotated[float, typer.Option(help="How long a block is.", min=0.5, max=60)] = 1.5,
+    rounds: Annotated[int, typer.Option(help="Blocks of each kind, the servers in turn.", min=1, max=20)] = 3,
+    hertz: Annotated[float, typer.Option(help="How often a robot asks.", min=1, max=200)] = 20.0,
+    also: Annotated[str, typer.Option(help="Measure ours once more with the policy there: in_process or subprocess.")] = "",
+) -> None:
+    """1, 4 and 16 robots against this server and against openpi's own, on the same weights; a minute and a half."""
+    try:
+        from .robots import fleet as scenario
+    except ImportError as error:
+        Console().print(Text(f"This scenario needs the extras 'robot' and 'sim': pip install 'antiphon[robot,sim]' ({error})", style="red"))
+        raise typer.Exit(2) from error
+    setting = Setting(out / "robot_fleet", _console())
+    plan = scenario.Plan(policy=policy, seconds=seconds, rounds=rounds, hertz=hertz, also=also)
+    _run(setting, scenario.run(setting, plan))
+
+
+@app.command("robot_policies")
+def robot_policies(
+    out: Out = Path("out"),
+    url: Url = None,
+    config: Config = None,
+    api_key: Key = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="tabletop, tabletop-eyes or metaworld; may be given several times. Default: all.", show_default=False),
+    ] = None,
+    trials: Annotated[
+        str, typer.Option(help="What is tried: some of own, paraphrase, wrong (another task's words), delays.")
+    ] = "own,paraphrase,wrong,delays",
+    episodes: Annotated[int, typer.Option(help="Episodes of each task in each trial; documented figures have 50.", min=1)] = 5,
+    late_episodes: Annotated[
+        int | None, typer.Option(help="The same for the trials with delays; default: as many.", min=1, show_default=False)
+    ] = None,
+    robots: Annotated[int, typer.Option(help="Robots at once; half as many where they see.", min=1, max=64)] = 8,
+    delay: Annotated[
+        list[int] | None,
+        typer.Option(help="Milliseconds more for each round trip; default: 0, 100 and 200.", min=0, max=1000, show_default=False),
+    ] = None,
+    ensemble: Annotated[bool, typer.Option("--ensemble", help="Try temporal ensembling beside wait, switch and rtc.")] = False,
+    execute: Annotated[
+        int | None, typer.Option(help="Actions of a chunk that are played; default: half of its horizon.", min=1, show_default=False)
+    ] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Also measure the policies in process, for the table.")] = False,
+) -> None:
+    """Robots in closed loop through the server, in real time: other words, late chunks, hand-overs. It says how long it will take."""
+    with _needs_simulation():
+        from .robots import closed_loop as scenario
+        from .robots.trials import GROUPS
+    groups = tuple(group for group in GROUPS if group in trials.split(","))
+    if not groups or set(trials.split(",")) - set(groups):
+        raise typer.BadParameter(f"some of {','.join(GROUPS)}, separated by commas", param_hint="--trials")
+    policies = tuple(policy or scenario.POLICIES)
+    if unknown := set(policies) - set(scenario.POLICIES):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: not one of {', '.join(scenario.POLICIES)}", param_hint="--policy")
+    setting = Setting(out / "robot_policies", Console(width=None if sys.stdout.isatty() else 190), url, config, api_key)
+    plan = scenario.Plan(
+        policies=policies,
+        groups=groups,
+        episodes=episodes,
+        late_episodes=late_episodes,
+        robots=robots,
+        delays_ms=tuple(sorted(set(delay or (0, 100, 200)))),
+        handovers=(*scenario.HANDOVERS, "ensemble") if ensemble else scenario.HANDOVERS,
+        execute=execute,
+        compare=compare,
+    )
+    _run(setting, scenario.run(setting, plan))
+
+
+@contextlib.contextmanager
+def _needs_simulation() -> Iterator[None]:
+    """Say what to install when robots cannot be simulated."""
+    try:
+        yield
+    except ImportError as error:
+        Console().print(Text(f"This scenario needs the extras 'robot' and 'sim': pip install 'antiphon[robot,sim]' ({error})", style="red"))
+        raise typer.Exit(2) from error
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The demo: a call, then a picture and a clip, printed as they go."""
+"""The demo: a call, a picture and a clip, robots at work, printed as they go."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from rich.rule import Rule
 from rich.text import Text
 
 from ..clients.errors import CallFailed
-from . import demo_call, demo_media
+from . import demo_call, demo_media, demo_robots
 from .acts import Act
 from .callers import CallersFailed
 from .report import Report
 from .server import ServerFailed
 from .voice import Setting, finish
 
-ACTS: dict[str, Callable[[Setting], Awaitable[Act]]] = {"a call": demo_call.run, "a picture and a clip": demo_media.run}
+ACTS: dict[str, Callable[[Setting], Awaitable[Act]]] = {
+    "a call": demo_call.run,
+    "a picture and a clip": demo_media.run,
+    "robots at work": demo_robots.run,
+}
 
 
 async def run(setting: Setting) -> bool:

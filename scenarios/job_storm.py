@@ -1,7 +1,7 @@
-"""Voice amid a storm of jobs: what calls feel of pictures and clips being made beside them, with the realtime gate and without it.
+"""Voice and robots amid a storm of jobs: what they feel of pictures and clips made beside them, with the realtime gate and without it.
 
 The same callers say the same sentences at the same moments three times: on a quiet server, in the storm, and in the storm with the gate
-open. Only turns that began and were answered while there were jobs to be made count for the storm.
+open; all the while robots are driven, if any. Only turns that began and were answered while there were jobs to be made count for the storm.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .conversation import SESSION, CallLog, Conversation
 from .figures import percentile, turns
 from .media_server import ENGINE, engine_figures, write_configuration
 from .report import Figure, Report, at_most, missed, none_of, plain
+from .robots.beside import Beside, robots_beside
 from .script import Say
 from .sentences import sentences
 from .server import Server, ServerFailed
@@ -47,6 +48,7 @@ class Plan:
     seconds: str | None = None
     media: str = ENGINE
     gate_off: bool = True
+    robots: int = 0
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class Phase:
     wave_s: float | None = None
     """How long the first wave took."""
     engine: dict[str, float] = field(default_factory=dict)
+    robots: Beside | None = None
 
     @property
     def jobs_per_minute(self) -> float | None:
@@ -78,12 +81,12 @@ async def run(setting: Setting, plan: Plan) -> bool:
     callers = Callers(setting.out.parent / "callers", tell=lambda line: setting.console.print(Text(line, style="dim")))
     scripts = [script(plan, caller) for caller in range(plan.sessions)]
     await callers.prepare([(say.caller, say.text) for said in scripts for say in said])
-    async with _server(setting, gate=True) as server:
-        quiet = await calm(setting, server, callers, scripts)
+    async with _server(setting, plan, gate=True) as server:
+        quiet = await calm(setting, server, callers, scripts, plan.robots)
         storm = await in_storm(setting, server, callers, scripts, plan, "storm")
     opened = None
     if plan.gate_off and setting.url is None and setting.config is None:
-        async with _server(setting, gate=False) as server:
+        async with _server(setting, plan, gate=False) as server:
             opened = await in_storm(setting, server, callers, scripts, plan, "gate off")
     return finish(setting, plan, quiet, storm, opened)
 
@@ -94,21 +97,31 @@ def script(plan: Plan, caller: int) -> list[Say]:
     return [Say(text=questions[(caller + turn * plan.sessions) % len(questions)], caller=caller) for turn in range(plan.turns)]
 
 
-def _server(setting: Setting, *, gate: bool) -> Server:
+def _server(setting: Setting, plan: Plan, *, gate: bool) -> Server:
     """The server to run against: voice and media on one pool."""
     if setting.url is not None or setting.config is not None:
         return setting.server()
     name = "gate" if gate else "no-gate"
-    path = write_configuration(setting.out / f"server-{name}.toml", setting.out / f"jobs-{name}", pipelines=("voice",), gate=gate)
+    path = write_configuration(
+        setting.out / f"server-{name}.toml",
+        setting.out / f"jobs-{name}",
+        pipelines=("voice",),
+        policies=("tabletop",) if plan.robots else (),
+        gate=gate,
+    )
     return Server(log=setting.out / f"server-{name}.log", options=("--config", str(path)))
 
 
-async def calm(setting: Setting, server: Server, callers: Callers, scripts: list[list[Say]]) -> Phase:
-    """The calls alone. Raises `CallFailed`."""
+async def calm(setting: Setting, server: Server, callers: Callers, scripts: list[list[Say]], robots: int = 0) -> Phase:
+    """The calls without jobs. Raises `CallFailed`, `ServerFailed`."""
     setting.console.print(f"{len(scripts)} callers on a quiet server")
-    began = time.monotonic()
-    logs = await _converse(setting, server, callers, scripts)
-    return _phase("calm", logs, began, time.monotonic(), None)
+    async with robots_beside(server.url, robots, api_key=setting.api_key) as beside:
+        began = time.monotonic()
+        logs = await _converse(setting, server, callers, scripts)
+        ended = time.monotonic()
+    phase = _phase("calm", logs, began, ended, None)
+    phase.robots = beside if robots else None
+    return phase
 
 
 async def in_storm(setting: Setting, server: Server, callers: Callers, scripts: list[list[Say]], plan: Plan, name: str) -> Phase:
@@ -120,9 +133,10 @@ async def in_storm(setting: Setting, server: Server, callers: Callers, scripts: 
         raging = asyncio.create_task(storm.run(), name="storm")
         try:
             await _raging(storm, raging)
-            began = time.monotonic()
-            logs = await _converse(setting, server, callers, scripts)
-            ended = time.monotonic()
+            async with robots_beside(server.url, plan.robots, api_key=setting.api_key) as beside:
+                began = time.monotonic()
+                logs = await _converse(setting, server, callers, scripts)
+                ended = time.monotonic()
         finally:
             storm.stop()
             if not raging.done():
@@ -131,6 +145,7 @@ async def in_storm(setting: Setting, server: Server, callers: Callers, scripts: 
         if isinstance(outcome, BaseException):
             raise outcome if isinstance(outcome, CallFailed) else ServerFailed(f"The storm came to nothing: {outcome!r}")
         phase = _phase(name, logs, began, ended, storm)
+        phase.robots = beside if plan.robots else None
         after = engine_figures(str(await server.get("/metrics")))
         phase.engine = {key: value - before.get(key, 0.0) for key, value in after.items()}
         return phase
@@ -236,6 +251,7 @@ def figures(quiet: Phase, storm: Phase, opened: Phase | None) -> list[Figure]:
             rows.append(plain(f"{kind} from order to file p50, {phase.name}", percentile(values, 0.5), "s", digits=1, note=note))
         rows += [plain(f"{what}, {phase.name}", value) for what, value in _engine_rows(phase.engine).items()]
     phases = [phase for phase in (quiet, storm, opened) if phase is not None]
+    rows += [row for phase in phases if phase.robots is not None for row in _robot_rows(phase.name, phase.robots)]
     rows.append(none_of("jobs that failed", sum(phase.jobs_failed for phase in phases), note="; ".join(storm.failures[:1])))
     silent = sum(phase.turns - phase.answered for phase in phases)
     rows.append(none_of("turns not answered", silent, sum(phase.turns for phase in phases)))
@@ -246,6 +262,18 @@ def ratio(phase: Phase, quiet: Phase) -> float | None:
     """p95 TTFP of a phase over that of the quiet one; None when one of them has no turn."""
     above, below = percentile(phase.ttfp, 0.95), percentile(quiet.ttfp, 0.95)
     return above / below if above is not None and below else None
+
+
+def _robot_rows(name: str, robots: Beside) -> list[Figure]:
+    refused = ", ".join(f"{times} {why}" for why, times in robots.refused.items())
+    return [
+        plain(
+            f"robots' round trip p50, {name}", robots.round_trip_p50, "ms", digits=1, note=f"{robots.robots} robots, {robots.chunks} chunks"
+        ),
+        plain(f"robots' round trip p99, {name}", robots.round_trip_p99, "ms", digits=1, note=refused),
+        plain(f"robots' stalls, {name}", robots.stalls, note=f"in {robots.executed} steps"),
+        plain(f"robots' episodes that succeeded, {name}", robots.succeeded, note=f"of {robots.episodes}"),
+    ]
 
 
 def _engine_rows(engine: Mapping[str, float]) -> dict[str, float]:

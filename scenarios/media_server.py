@@ -28,7 +28,7 @@ log_level = "warning"
 gate = {gate}
 
 [robots]
-policies = []
+policies = [{policies}]
 
 [jobs]
 folder = "{folder}"
@@ -38,12 +38,13 @@ per_minute = 100000
 """One key submits everything here, so its limits are out of the way."""
 
 
-def write_configuration(path: Path, folder: Path, *, pipelines: Sequence[str], gate: bool = True) -> Path:
-    """The configuration file of a server with these pipelines and the default media engine; its jobs live in `folder`. Gives `path`."""
-    names = ", ".join(f'"{name}"' for name in pipelines)
+def write_configuration(path: Path, folder: Path, *, pipelines: Sequence[str], policies: Sequence[str] = (), gate: bool = True) -> Path:
+    """The configuration file of a server with these pipelines and robots' policies and the default media engine; its jobs live in `folder`.
+    Gives `path`."""
+    names, robots = (", ".join(f'"{name}"' for name in those) for those in (pipelines, policies))
     place = folder.resolve().as_posix().replace('"', '\\"')
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(CONFIGURATION.format(pipelines=names, engine=ENGINE, gate=str(gate).lower(), folder=place))
+    path.write_text(CONFIGURATION.format(pipelines=names, policies=robots, engine=ENGINE, gate=str(gate).lower(), folder=place))
     return path
 
 

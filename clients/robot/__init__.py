@@ -13,7 +13,7 @@ episode_log   everything that decided what was executed, and its replay
 statistics    jitter, stalls, round trips, jumps at the borders of chunks
 """
 
-from .client import Robot, RobotClient
+from .client import Outcome, Robot, RobotClient
 from .clock import Clock, MonotonicClock
 from .controller import Controller
 from .episode_log import EpisodeLog, Replay, read_log, replay
@@ -31,6 +31,7 @@ __all__ = [
     "EpisodeLog",
     "Mode",
     "MonotonicClock",
+    "Outcome",
     "PolicyChanged",
     "PolicyInfo",
     "PolicyUnreachable",

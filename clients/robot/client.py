@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,14 @@ Observation: TypeAlias = Mapping[str, Any]
 Fallback: TypeAlias = npt.ArrayLike | Callable[[Observation], npt.ArrayLike]
 """An action `[A]`, or what makes one from the latest observation (empty: there is none yet)."""
 
+Outcome: TypeAlias = Literal["success", "failure"]
+"""How an episode went, for the server's books."""
+OUTCOMES: tuple[Outcome, ...] = ("success", "failure")
 
 MAX_DEADLINE_MS = 600_000.0
 """What a server of ours takes at most."""
+LAST_WORD_S = 1.0
+"""How long the word of an episode's outcome may take to leave, at the end of a run."""
 
 
 class Robot(Protocol):
@@ -91,6 +96,8 @@ class RobotClient:
         self._asked_at = 0.0
         self._run_name = f"{self._random.getrandbits(32):08x}"
         self._episodes = 0
+        self._outcome: Outcome | None = None
+        self._asked = False
         self.episode: str | int = ""
 
     # ---- what the owner uses ----------------------------------------------------------------------------------------
@@ -104,8 +111,13 @@ class RobotClient:
         """The figures so far."""
         return self._tally.snapshot()
 
-    def new_episode(self, episode: str | int | None = None) -> None:
-        """Begin anew: no chunk from before is executed any more, a stop is over. Without a name the episode gets one of its own."""
+    def new_episode(self, episode: str | int | None = None, *, outcome: Outcome | None = None) -> None:
+        """Begin anew: no chunk from before is executed any more, a stop is over. Without a name the episode gets one of its own.
+
+        `outcome`: how the episode went that ends here. A server that takes it is told with the new one's first request; if none of the
+        ended one's requests came through to it, or the connection goes in between, it may not be. Raises `ValueError`.
+        """
+        self._end_with(outcome)
         self._episodes += 1
         self.episode = f"{self._run_name}-{self._episodes}" if episode is None else episode
         self._tally.episode()
@@ -113,9 +125,17 @@ class RobotClient:
             return
         now = self._clock.now()
         self.controller.begin(now)
-        self._note("begin", now, episode=self.episode)
-        if self._link is not None and self._link.renew():
+        self._note("begin", now, episode=self.episode, outcome=outcome)
+        if self._link is None:
+            return
+        if self._known_policy().marks:
+            self._link.abandon()
+        elif self._link.renew():
             self._offline(now)
+
+    def ended(self, outcome: Outcome) -> None:
+        """How the last episode of a run went: a server that takes it is told when the run ends, with a reset. Raises `ValueError`."""
+        self._end_with(outcome)
 
     async def run(self, *, steps: int | None = None, until: Callable[[], bool] | None = None) -> Statistics:
         """Connect and control, for so many steps, or until `until()` (asked after each step) says so, or until cancelled.
@@ -135,6 +155,7 @@ class RobotClient:
         finally:
             try:
                 self._last_stop()
+                await self._last_word(self._link)
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -207,6 +228,9 @@ class RobotClient:
             }
             if ask.prefix is not None:
                 message["prefix"] = ask.prefix
+            if self._outcome is not None:
+                message["outcome"], self._outcome = self._outcome, None
+        self._asked = True
         self._asked_at = now
         self._tally.counts["requests"] += 1
         if self._link is not None:
@@ -227,8 +251,15 @@ class RobotClient:
         if self.controller is None:
             return
         action = self._fallback(Mode.STOP)
-        self._note("end", self._clock.now(), action=action)
+        self._note("end", self._clock.now(), action=action, outcome=self._outcome)
         self._robot.act(action)
+
+    async def _last_word(self, link: Link) -> None:
+        """Tell the outcome of the run's last episode."""
+        outcome, self._outcome = self._outcome, None
+        if outcome is not None and self.policy is not None and self.policy.marks:
+            await link.last_word(msgpack_numpy.pack({"endpoint": "reset", "outcome": outcome}), LAST_WORD_S)
+        self._asked = False
 
     # ---- what the link says (see `link.Listener`) -------------------------------------------------------------------
 
@@ -251,6 +282,8 @@ class RobotClient:
                 self._log.begin(self.settings, policy)
         now = self._clock.now()
         self._anew, self._fresh, self._guard = False, True, EchoGuard()
+        if self._session_id is None:  # its session went with the last connection, and what was asked in it
+            self._outcome, self._asked = None, False
         self._tally.counts["connections"] += 1
         self.controller.online(now)
         self._note("online", now)
@@ -267,8 +300,8 @@ class RobotClient:
             verdict = controller.take(sequence, reply.actions, now)
             self._note("take", now, sequence=sequence, actions=reply.actions, reason=verdict.reason)
         else:
-            controller.fail(sequence, now)
             verdict = Verdict((reply.status or "no_actions") if fits else "stale")
+            controller.fail(sequence, now, verdict.reason)
             self._tally.last_error = reply.message or self._tally.last_error
             self._note("fail", now, sequence=sequence, reason=verdict.reason, message=reply.message)
         self._tally.reply(verdict, now - self._asked_at)
@@ -287,6 +320,14 @@ class RobotClient:
         self._note("offline", now, why=why)
 
     # ---- parts ------------------------------------------------------------------------------------------------------
+
+    def _end_with(self, outcome: Outcome | None) -> None:
+        if outcome is not None and outcome not in OUTCOMES:
+            raise ValueError(f"an episode's outcome is {' or '.join(map(repr, OUTCOMES))}, not {outcome!r}")
+        # Of an episode in which nothing was asked a server knows nothing: its outcome would be taken for the one's before it.
+        if self._asked:
+            self._outcome = outcome
+        self._asked = False
 
     def _with_dimension(self, policy: PolicyInfo) -> PolicyInfo:
         """Where the server does not say how many numbers an action has, the owner's own actions do."""

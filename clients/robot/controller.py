@@ -21,10 +21,14 @@ from .policy import PolicyInfo
 from .settings import ControlSettings
 from .watchdog import Mode, Watchdog
 
-ROUND_TRIPS = 10
-"""The latest ones, from which the delay is taken; policy: the oldest is forgotten."""
+DELAYS = 10
+"""The latest ones, which say how long the next one may be; policy: the oldest is forgotten."""
 DEFAULT_HORIZON = 16
 """Until a chunk has come, where the server does not say."""
+
+
+FENCED = "fenced"
+"""The status of a reply whose chunk a reset, another episode or the end of the session has overtaken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a control step executes. `action` is None unless the mode is RUN; `sequence` is the request's whose chunk it comes from."""
+    """What a control step executes. `action` is None unless the mode is RUN; `sequence` is the request's whose chunk it comes from.
+    `border`: it is the first action that its chunk alone decided, neither executed from the one before nor promised to the policy."""
 
     mode: Mode
     action: Action | None = None
     sequence: int | None = None
+    border: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,8 @@ class Controller:
         self._plans: deque[Plan] = deque(maxlen=settings.ensemble_chunks if settings.handover == "ensemble" else 1)
         self._ticket: Ticket | None = None
         self._sequence = 0
-        self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS)
+        self._steps = 0
+        self._delays: deque[int] = deque(maxlen=DELAYS)
 
     @property
     def mode(self) -> Mode:
@@ -83,7 +90,7 @@ class Controller:
     @property
     def delay(self) -> int:
         """Control steps that a chunk takes to come, as measured."""
-        return delay_steps(self._round_trips, self.rate)
+        return delay_steps(self._delays)
 
     @property
     def execute(self) -> int:
@@ -113,10 +120,12 @@ class Controller:
         if not self._settings.finish_plan:
             self._fence()
 
-    def fail(self, sequence: int, now: float) -> None:
-        """A request was answered without a chunk."""
+    def fail(self, sequence: int, now: float, reason: str = "") -> None:
+        """A request was answered without a chunk. `reason` "fenced": the server has moved on, and what it said before counts no more."""
         if self._ticket is not None and self._ticket.sequence == sequence:
             self._ticket = None
+            if reason == FENCED:
+                self._fence()
 
     def take(self, sequence: int, actions: object, now: float) -> Verdict:
         """The reply of request `sequence` came with these actions (`[H, A]`, unchecked)."""
@@ -124,7 +133,7 @@ class Controller:
         if ticket is None or ticket.sequence != sequence or ticket.epoch != self.epoch:
             return Verdict("stale")
         self._ticket = None
-        self._round_trips.append(now - ticket.asked_at)
+        self._delays.append(self._steps - ticket.step)
         chunk = check_chunk(actions, self._action_dim)
         if isinstance(chunk, str):
             return Verdict(chunk)
@@ -158,6 +167,7 @@ class Controller:
             sequence=self._sequence,
             epoch=self.epoch,
             base=self.executed,
+            step=self._steps,
             asked_at=now,
             prefix=0 if prefix is None else len(prefix),
         )
@@ -165,6 +175,7 @@ class Controller:
 
     def step(self, now: float) -> Choice:
         """One control step: what it executes."""
+        self._steps += 1
         self._expire(now)
         settings = self._settings
         action = action_of(settings.handover, self._plans, self.executed, self.execute, settings.ensemble_decay)
@@ -173,9 +184,10 @@ class Controller:
             self._fence()
         if mode is not Mode.RUN or action is None:
             return Choice(mode)
-        sequence = self._plans[-1].ticket.sequence
+        newest = self._plans[-1]
+        border = newest.decides(self.executed)
         self.executed += 1
-        return Choice(mode, action.copy(), sequence)
+        return Choice(mode, action.copy(), newest.ticket.sequence, border)
 
     # ---- parts ------------------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ def _apply(controller: Controller, record: dict[str, Any]) -> Choice | None:
         case "take":
             controller.take(record["sequence"], record["actions"], now)
         case "fail":
-            controller.fail(record["sequence"], now)
+            controller.fail(record["sequence"], now, record["reason"])
         case "step":
             return controller.step(now)
         case "missed" | "end":

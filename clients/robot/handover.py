@@ -9,7 +9,6 @@ ensemble    ask all the time, and execute the weighted mean of what the overlapp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,13 +17,15 @@ from .plan import Action, Chunk, Plan
 from .settings import Handover
 
 
-def delay_steps(round_trips: Sequence[float], rate: float) -> int:
-    """Control steps that pass until a chunk is there: of the latest round trips (seconds) the longest but one, so that one outlier
-    does not count. At least 1: a chunk is never there in the step that asks for it."""
-    if not round_trips:
-        return 1
-    longest = sorted(round_trips)[-2:][0]
-    return max(1, math.ceil(longest * rate - 1e-9))
+def delay_steps(delays: Sequence[int]) -> int:
+    """Control steps that pass until a chunk is there: of the latest ones the longest but one, so that one outlier does not count. At
+    least 1: a chunk is never there in the step that asks for it.
+
+    In steps and not in seconds, because what counts is how many actions are executed meanwhile: a loop that is late, or that leaves
+    steps out, executes fewer of them in the same time. Too long a prefix costs little (the robot goes on unseeing for so much longer), too
+    short a one a jump.
+    """
+    return max(1, sorted(delays)[-2:][0]) if delays else 1
 
 
 def is_due(handover: Handover, plan: Plan | None, executed: int, execute: int, delay: int) -> bool:

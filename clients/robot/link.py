@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from .connection import PolicyConnection
-from .errors import NoReply, PolicyUnreachable
+from .errors import NoReply, PolicyUnreachable, Refused
 from .policy import PolicyInfo
 
 Open = Callable[[], Awaitable[PolicyConnection]]
@@ -58,7 +59,10 @@ class Link:
         self._listener = listener
         self._backoff = backoff
         self._random = random_
+        self._connection: PolicyConnection | None = None
         self._request: Outgoing | None = None
+        self._abandoned = 0
+        """Replies that are still to come and that nobody waits for. They come in order, before that of the request on its way."""
         self._wanted = asyncio.Event()
         self._answered = asyncio.Event()
         self._leaving = asyncio.Event()
@@ -92,16 +96,38 @@ class Link:
         self._leaving.set()
         return True
 
+    def abandon(self) -> None:
+        """If a request is on its way: its reply will not be listened to. Only for servers that answer each request, in order, and say
+        which one they answer; see `renew` for others."""
+        if self._request is None:
+            return
+        if self._wanted.is_set():  # it has not left yet
+            self._wanted.clear()
+        else:
+            self._abandoned += 1
+            self._answered.set()
+        self._request = None
+
+    async def last_word(self, frame: bytes, timeout_s: float) -> None:
+        """Send a request whose reply does not matter, if there is a connection. The link is to be cancelled then."""
+        if self._connection is None:
+            return
+        with contextlib.suppress(TimeoutError, PolicyUnreachable, Refused):
+            async with asyncio.timeout(timeout_s):
+                await self._connection.send(frame)
+
     async def _use(self, connection: PolicyConnection) -> bool:
         """Use a connection until it ends; True: by our own wish. Raises `Refused`, or what the listener raises."""
         why: PolicyUnreachable | None = None
         try:
             self._listener.opened(connection.policy)
+            self._connection = connection
             await self._serve(connection)
         except PolicyUnreachable as error:
             why = error
         finally:
-            self._request = None
+            self._connection = self._request = None
+            self._abandoned = 0
             self._wanted.clear()
             self._leaving.clear()
             self._listener.lost(why)
@@ -148,6 +174,9 @@ class Link:
             frame = await connection.receive()
             if self._leaving.is_set():
                 return
+            if self._abandoned:
+                self._abandoned -= 1
+                continue
             request, self._request = self._request, None
             if request is None:
                 raise PolicyUnreachable("The server sent a reply that nobody had asked for.")

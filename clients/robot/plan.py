@@ -30,6 +30,8 @@ class Ticket:
     base: int
     """Actions executed when its observation was made."""
     asked_at: float
+    step: int = 0
+    """Control steps taken when it was made, holding included."""
     prefix: int = 0
     """Actions that the chunk was told to continue."""
 
@@ -49,6 +51,11 @@ class Plan:
         """The action for the count `executed`."""
         index = executed - self.ticket.base
         return self.actions[index] if 0 <= index < len(self.actions) else None
+
+    def decides(self, executed: int) -> bool:
+        """Is this the count at which the chunk begins to decide by itself? Before it was there, and as far as it was told what to begin
+        with, its actions are the former chunk's."""
+        return executed - self.ticket.base == max(self.first, self.ticket.prefix)
 
 
 def check_chunk(value: Any, action_dim: int | None) -> Chunk | str:

@@ -77,7 +77,8 @@ class Statistics:
     work_s: Spread
     """How long a step took the robot and us: beyond 1 / rate, steps are missed."""
     border_jumps: Spread
-    """Where a chunk takes over, the largest change of an action's number from what was executed before it (holding included)."""
+    """Where a chunk begins to decide by itself (after what it was told to continue), the largest change of an action's number from
+    what was executed before (holding included); not at an episode's first chunk."""
     last_error: str
 
 
@@ -94,8 +95,9 @@ class Tally:
     _work: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     _jumps: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     _last: Action | None = None
-    _sequence: int | None = None
     _running: bool = False
+    _begun: bool = False
+    """Has the episode had a chunk?"""
 
     def step(self, choice: Choice, action: Action, lateness_s: float, work_s: float) -> None:
         """A control step was taken, and executed `action`."""
@@ -107,15 +109,15 @@ class Tally:
         last, self._last = self._last, action
         if not self._running:
             self.counts["stalls"] += running
-        elif choice.sequence != self._sequence:
-            self._sequence, before = choice.sequence, self._sequence
-            if before is not None and last is not None:
+        elif choice.border:
+            if self._begun and last is not None:
                 self._jumps.append(float(np.abs(action - last)[: self.jump_dims].max()))
+            self._begun = True
 
     def episode(self) -> None:
         """Another episode begins: what comes now is no jump."""
         self.counts["episodes"] += 1
-        self._running, self._last, self._sequence = False, None, None
+        self._running, self._last, self._begun = False, None, False
 
     def reply(self, verdict: Verdict, round_trip_s: float) -> None:
         """A reply came, and this became of it."""

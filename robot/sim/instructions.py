@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -122,6 +123,7 @@ class Language:
         return " ".join(words)
 
 
+@cache
 def tabletop_language() -> Language:
     """Of the table-top scene."""
     return Language(
@@ -132,6 +134,7 @@ def tabletop_language() -> Language:
     )
 
 
+@cache
 def meta_world_language() -> Language:
     """Of Meta-World's tasks."""
     words = meta_world_words.TASKS

@@ -16,8 +16,8 @@ from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 from metaworld.policies import ENV_POLICY_MAP
 
 from .meta_world_words import TASKS
-from .rendering import Camera
-from .simulation import Action, Picture, State
+from .rendering import Camera, Stage
+from .simulation import Action, Picture, Scene, State
 
 
 class MetaWorld:
@@ -39,6 +39,7 @@ class MetaWorld:
         self._state = np.zeros(39)
         self._succeeded = False
         self._grip = -1.0
+        self._places: Any = None
 
     def reset(self, task: str, seed: int) -> None:
         if task != self._task:
@@ -50,6 +51,7 @@ class MetaWorld:
             self._task = task
         self._env.seed(seed)
         self._state, _ = self._env.reset()
+        self._places = self._env.model.body_pos.copy()
         self._succeeded = False
         self._grip = -1.0
 
@@ -79,6 +81,10 @@ class MetaWorld:
         assert self._camera is not None
         return self._camera.picture(self._env.data, camera, size)
 
+    def scene(self) -> Scene:
+        data = self._env.data
+        return Scene(self._task, data.qpos.copy(), data.mocap_pos.copy(), data.site_xpos.copy(), self._places)
+
     def close(self) -> None:
         if self._camera is not None:
             self._camera.close()
@@ -86,6 +92,15 @@ class MetaWorld:
             self._env.close()
         self._env = self._camera = None
         self._task = ""
+
+
+def stage(task: str) -> Stage:
+    """Draws scenes of a task. Without smooth edges, which cost more than all the rest here."""
+    world = _world(f"{task}-v3")
+    try:
+        return Stage(world.model, samples=0)
+    finally:
+        world.close()
 
 
 def _world(name: str) -> Any:

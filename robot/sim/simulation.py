@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,8 +12,31 @@ Action = npt.NDArray[np.float32]
 State = npt.NDArray[np.float32]
 Picture = npt.NDArray[np.uint8]
 
+DRAWING_HELP = "drawing needs OpenGL off screen: install libegl1 and libgl1-mesa-dri, or libosmesa6 with MUJOCO_GL=osmesa"
 
 STATE_KEY, ROBOT_KEY = "observation/state", "observation/robot"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """A moment of a world, as far as a picture needs it; `rendering.Stage` draws it, at any later time. Arrays as MuJoCo names them."""
+
+    task: str
+    qpos: npt.NDArray[np.float64]
+    mocap_pos: npt.NDArray[np.float64]
+    site_xpos: npt.NDArray[np.float64]
+    body_pos: npt.NDArray[np.float64] | None = None
+    """Of the model, where episodes move its parts; shared by an episode's scenes."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where people look at a world from: what is in the middle of the picture (metres), how far away, and from where (degrees)."""
+
+    middle: tuple[float, float, float]
+    distance: float
+    azimuth: float
+    elevation: float
 
 
 class Simulation(Protocol):
@@ -53,6 +77,9 @@ class Simulation(Protocol):
 
     def render(self, camera: str, size: int) -> Picture:
         """`[size, size, 3]` RGB. Raises `RenderError`."""
+
+    def scene(self) -> Scene:
+        """The world as it stands, to be drawn later."""
 
     def close(self) -> None:
         """Free what belongs to this simulation alone."""

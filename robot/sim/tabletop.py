@@ -15,8 +15,8 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from .rendering import Camera
-from .simulation import Action, Picture, State
+from .rendering import Camera, Stage
+from .simulation import Action, Picture, Scene, State
 from .tabletop_goals import CUBES, GOALS, PADS, Goal
 
 SUBSTEPS = 12
@@ -42,6 +42,11 @@ def _model() -> Any:
 def _camera() -> Camera:
     """One for all simulations of a process: a renderer takes any of their worlds, and a hundred OpenGL contexts would be many."""
     return Camera(_model())
+
+
+def stage(task: str) -> Stage:
+    """Draws scenes; those of every task."""
+    return Stage(_model())
 
 
 class TableTop:
@@ -120,6 +125,10 @@ class TableTop:
 
     def render(self, camera: str, size: int) -> Picture:
         return _camera().picture(self._data, camera, size)
+
+    def scene(self) -> Scene:
+        data = self._data
+        return Scene(self._goal.name, data.qpos.copy(), data.mocap_pos.copy(), data.site_xpos.copy())
 
     def close(self) -> None:
         """Nothing is this simulation's alone."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...engines.action.card import NetworkShape
-from ..sim.instructions import Language, meta_world_language, tabletop_language
+from ..sim import worlds
+from ..sim.instructions import Language
 from ..sim.simulation import ROBOT_KEY, STATE_KEY, Simulation
+from ..sim.tabletop_goals import GOALS
+from ..sim.worlds import World
 from .collecting import Collecting, Disturbance
+
+FROM_WORLD = ("name", "tasks", "simulate", "language", "shared_world", "cameras", "picture_size", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,9 @@ class Recipe:
         return ROBOT_KEY if self.sees else STATE_KEY
 
 
-def _tabletop() -> Simulation:
-    from ..sim.tabletop import TableTop
-
-    return TableTop()
+def _of(world: World) -> dict[str, Any]:
+    """What a recipe takes over from its world."""
+    return {name: getattr(world, name) for name in FROM_WORLD}
 
 
 TIP_MOVEMENT = (3, 4, 5)
@@ -73,13 +78,8 @@ TIP_MOVEMENT = (3, 4, 5)
 
 def tabletop() -> Recipe:
     """The table-top scene from its state; the instruction decides."""
-    from ..sim.tabletop_goals import GOALS
-
     return Recipe(
-        name="tabletop",
-        tasks=tuple(GOALS),
-        simulate=_tabletop,
-        language=tabletop_language,
+        **_of(worlds.TABLETOP),
         network=NetworkShape(prompt_buckets=512, prompt_encoding="words"),
         rounds=(Round(0, 250), Round(2500, 90), Round(4500, 90), Round(6500, 90), Round(10_000, 120), Round(12_500, 120)),
         steps=16_000,
@@ -89,45 +89,26 @@ def tabletop() -> Recipe:
     )
 
 
-def _meta_world() -> Simulation:
-    from ..sim.meta_world import MetaWorld
-
-    return MetaWorld()
-
-
 def meta_world() -> Recipe:
     """Ten tasks of Meta-World from their state, continuing prefixes."""
-    from ..sim.meta_world_words import TASKS
-
     return Recipe(
-        name="metaworld",
-        tasks=tuple(TASKS),
-        simulate=_meta_world,
-        shared_world=False,
-        language=meta_world_language,
+        **_of(worlds.META_WORLD),
         network=NetworkShape(prompt_buckets=256, prompt_encoding="words"),
         rounds=(Round(0, 90), Round(3000, 30), Round(6000, 30)),
         steps=12_000,
         collecting=Collecting(steps=260, after=16, together=16, disturbance=Disturbance(before=70, tremor=(0.0, 0.1, 0.3))),
-        limit=300,
     )
 
 
 def tabletop_eyes() -> Recipe:
     """Lifting the cube that is named, from two small cameras and the robot's own joints."""
-    from ..sim.tabletop_goals import GOALS
-
     return Recipe(
-        name="tabletop-eyes",
-        tasks=tuple(name for name, goal in GOALS.items() if goal.kind == "lift"),
-        simulate=_tabletop,
-        language=tabletop_language,
+        **_of(worlds.TABLETOP_EYES),
         network=NetworkShape(prompt_buckets=512, prompt_encoding="words", eyes=2),
         rounds=(Round(0, 300), Round(2500, 100), Round(5000, 100)),
         steps=8_000,
         collecting=Collecting(prelude=0.2),
         sees=True,
-        cameras={"observation/image": "top", "observation/front_image": "front"},
         batch=64,
         repeat=4,
         state_noise=0.02,

@@ -107,10 +107,57 @@ def test_the_ensemble_is_a_weighted_mean_of_what_overlaps() -> None:
 
 
 def test_one_slow_reply_does_not_count_as_the_delay() -> None:
-    assert delay_steps([], RATE) == 1
-    assert delay_steps([0.09], RATE) == 2
-    assert delay_steps([0.1, 0.1, 50.0, 0.1], RATE) == 2
-    assert delay_steps([0.1, 0.26, 50.0, 0.1], RATE) == 6
+    assert delay_steps([]) == 1
+    assert delay_steps([0]) == 1, "a chunk is never there in the step that asks for it"
+    assert delay_steps([2]) == 2
+    assert delay_steps([2, 2, 1000, 2]) == 2
+    assert delay_steps([2, 6, 1000, 2]) == 6
+
+
+def test_a_loop_that_is_late_counts_the_steps_that_it_took_and_not_the_time() -> None:
+    """A chunk that takes 3 steps' time, in a loop that leaves out two steps of three: one action is executed meanwhile."""
+    controller = Controller(ControlSettings(handover="rtc", execute=8), PolicyInfo(rate=RATE, horizon=HORIZON, max_prefix=8, marks=True))
+    controller.begin(0.0)
+    controller.online(0.0)
+    prefixes = []
+    coming: int | None = None
+    for step in range(0, 120, 3):
+        if coming is not None:
+            assert controller.take(coming, np.zeros((HORIZON, 2)), step / RATE - 0.001).reason == ""
+            coming = None
+        ask = controller.ask(step / RATE)
+        if ask is not None:
+            coming = ask.ticket.sequence
+            prefixes.append(ask.ticket.prefix)
+        controller.step(step / RATE)
+    assert len(prefixes) >= 4
+    assert set(prefixes[1:]) == {1}
+
+
+def borders(delays: list[int], handover: str = "rtc") -> list[int | None]:
+    """At each step: the index, within its chunk, of an action that is a border."""
+    drive = Drive(handover, delays)
+    found: list[int | None] = []
+    step = drive.controller.step
+
+    def watched(now: float) -> Any:
+        choice = step(now)
+        plan = drive.controller._plans[-1] if drive.controller._plans else None
+        found.append(int(choice.action[0]) - plan.ticket.base if choice.border and choice.action is not None and plan else None)
+        return choice
+
+    drive.controller.step = watched  # type: ignore[method-assign]
+    drive.run(100)
+    return found
+
+
+def test_the_border_of_a_chunk_is_where_it_begins_to_decide_by_itself() -> None:
+    assert {at for at in borders([4], "switch")[12:] if at is not None} == {4}, "what was executed meanwhile is the former chunk's"
+    assert {at for at in borders([4])[12:] if at is not None} == {4}
+    early = [at for at in borders([4, 4, 4, 2]) if at is not None]
+    assert set(early[3:]) == {4}, "it came early, and begins with what it was told"
+    late = [at for at in borders([2] * 9 + [5] + [2] * 9) if at is not None]
+    assert late[9] == 5, "it came late: the former chunk went on beyond what it was told"
 
 
 def test_a_chunk_of_an_observation_that_is_too_old_is_refused() -> None:
