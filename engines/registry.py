@@ -108,6 +108,16 @@ def _flow_policy(name: str, options: Options) -> Engine:
     return _made(module.FlowPolicy, module.FlowPolicyOptions, name, options, model=_policy_folder)
 
 
+def _lerobot_policy(name: str, options: Options) -> Engine:
+    module = importlib.import_module(".action.lerobot.engine", __package__)
+    return _made(module.LerobotPolicy, module.LerobotPolicyOptions, name, options)
+
+
+def _openpi_policy(name: str, options: Options) -> Engine:
+    module = importlib.import_module(".action.openpi.engine", __package__)
+    return _made(module.OpenpiPolicy, module.OpenpiPolicyOptions, name, options)
+
+
 def _diffusion(name: str, options: Options) -> Engine:
     module = importlib.import_module(".diffusion.engine", __package__)
     return _made(module.StepDiffusion, module.DiffusionOptions, name, options, model=_media_folder)
@@ -133,6 +143,8 @@ _BUILDERS: dict[str, tuple[Role, Callable[[str, Options], Engine]]] = {
     "tone-speech": (Role.SPEECH, _tone_speech),
     "diffusers": (Role.DIFFUSION, _diffusers),
     "flow-policy": (Role.ACTION, _flow_policy),
+    "lerobot-policy": (Role.ACTION, _lerobot_policy),
+    "openpi-policy": (Role.ACTION, _openpi_policy),
     "diffusion": (Role.DIFFUSION, _diffusion),
 }
 
@@ -140,6 +152,8 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "flow-policy": ("torch", "safetensors"),
     "diffusion": ("torch", "diffusers", "transformers", "accelerate", "safetensors"),
     "diffusers": ("torch", "diffusers", "transformers", "accelerate", "safetensors"),
+    "lerobot-policy": ("torch", "safetensors", "lerobot"),
+    "openpi-policy": ("torch", "safetensors"),
 }
 """Packages of optional installs, by the engine kind that imports them when it is opened."""
 

@@ -20,6 +20,12 @@ log = logger("engines")
 BUDGETED = frozenset({"silero", "smart-turn", "whisper", "llama", "hibari", "kokoro"})
 """Engine kinds that take a `threads` option from the budget."""
 
+INSTALLS = {
+    "openpi-policy": "pip install 'antiphon[openpi]'",
+    "lerobot-policy": "an environment of its own with 'antiphon[lerobot]', named by the engine's `python`",
+}
+"""What makes up for packages that a kind of policy lacks, where the extra `robot` does not."""
+
 
 class DescribedEngine:
     """An engine that works elsewhere (in `antiphon worker`): here it only says what it can do. Most know that only once they have loaded
@@ -90,7 +96,8 @@ def add_policies(pool: EnginePool, settings: Settings) -> None:
             raise SettingsError(f"robots.policies names {name!r}, an engine for {role.value} and no robot policy.")
         missing = () if table.python else missing_packages(table.kind)
         if missing:
-            log.warning("a robots' policy is not served", engine=name, missing=", ".join(missing), mend="pip install 'antiphon[robot]'")
+            mend = INSTALLS.get(table.kind, "pip install 'antiphon[robot]'")
+            log.warning("a robots' policy is not served", engine=name, missing=", ".join(missing), mend=mend)
         elif name not in pool:
             pool.add(name, make_engine(settings, name), background="policies" not in settings.robots.model_fields_set)
 
