@@ -184,10 +184,13 @@ class FrameWriter:
             await self._writer.drain()
 
     def post(self, frame: ToWorker | FromWorker) -> None:
-        """Send without waiting: for small frames that must not be late. Raises `InvalidRequestError` for a frame that is too large."""
+        """Send without waiting: for small frames that must not be late. Once the connection is gone nothing is sent; whoever reads from it
+        finds out. Raises `InvalidRequestError` for a frame that is too large."""
         data = _encode(frame)
         if len(data) > MAX_FRAME:  # the other side would take it for garbage, and all its streams with it
             raise InvalidRequestError(f"{len(data)} bytes are too many for one message to or from an engine's process ({MAX_FRAME} may be)")
+        if self._writer.is_closing():  # uvloop would raise, asyncio would not
+            return
         self._writer.write(len(data).to_bytes(4, "little") + data)
 
     @property

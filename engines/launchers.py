@@ -59,8 +59,9 @@ class SubprocessEngine:
     """An engine of any kind in a process of its own, over a Unix socket. It is an `Engine` like any other.
 
     A worker that dies fails its streams with `EngineUnavailableError`, and `health` says so; `close` and `open` start a new one (the pool
-    does that, with backoff). `python` may be another interpreter, with another environment, that has this package. `nice` (0 to 19) is how
-    far the process steps back for others. Its capabilities are what the engine says once it is open; before that, what it says unopened.
+    does that, with backoff). One that hangs (no word after an abort) is unavailable to new streams until it is heard of again. `python` may
+    be another interpreter, with another environment, that has this package. `nice` (0 to 19) is how far the process steps back for others.
+    Its capabilities are what the engine says once it is open; before that, what it says unopened.
     """
 
     def __init__(
@@ -85,6 +86,10 @@ class SubprocessEngine:
         self._health: asyncio.Future[EngineHealth] | None = None
         self._opened: asyncio.Future[None] | None = None
         self._number = OPENING
+        self._heard = 0
+        """Frames that came from the worker."""
+        self._silent = False
+        """It did not answer an abort, and has not been heard of since."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -111,6 +116,7 @@ class SubprocessEngine:
                 raise EngineUnavailableError(
                     f"the process of engine {self._configure.name!r} cannot be started: {self._python}: {error.strerror}"
                 ) from error
+        self._silent = False
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         self._writer = FrameWriter(writer)
         self._opened = asyncio.get_running_loop().create_future()
@@ -129,7 +135,7 @@ class SubprocessEngine:
             raise EngineUnavailableError(f"the process of engine {self._configure.name!r} died while opening") from error
 
     async def close(self) -> None:
-        """Ask the worker to end; kill it and whatever it started when it does not within `CLOSE_SECONDS`."""
+        """Ask the worker to end; kill it and whatever it started when it does not within `CLOSE_SECONDS` (at once, if it hangs)."""
         process, self._process = self._process, None
         writer, self._writer = self._writer, None
         if process is None:
@@ -138,10 +144,10 @@ class SubprocessEngine:
             with contextlib.suppress(ConnectionError):
                 writer.post(Shutdown())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(0 if self._silent else CLOSE_SECONDS):
                 await process.wait()
         if process.returncode is None:
-            log.error("the process of engine %r did not end within %.0f s: killing it", self._configure.name, CLOSE_SECONDS)
+            log.error("the process of engine %r does not end when asked to: killing it", self._configure.name)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -166,6 +172,8 @@ class SubprocessEngine:
         writer = self._writer
         if writer is None or self._reading is None or self._reading.done():
             raise EngineUnavailableError(f"the process of engine {self._configure.name!r} is not running")
+        if self._silent:  # the pool asks after its health, and starts another one if there is no answer
+            raise EngineUnavailableError(f"the process of engine {self._configure.name!r} does not answer")
         self._number += 1
         number = self._number
         inbox = self._inboxes[number] = _Inbox()
@@ -204,11 +212,15 @@ class SubprocessEngine:
 
     async def _abort(self, number: int, inbox: _Inbox, writer: FrameWriter) -> None:
         writer.post(Stop(number))
-        with contextlib.suppress(TimeoutError):
+        heard = self._heard
+        try:
             async with asyncio.timeout(ABORT_SECONDS):
                 while inbox.end is None:
                     inbox.changed.clear()
                     await inbox.changed.wait()
+        except TimeoutError:
+            self._silent = self._heard == heard  # not even about other streams: it hangs, or the machine is asleep
+            log.warning("the process of engine %r did not stop a request within %.0f s", self._configure.name, ABORT_SECONDS)
 
     async def _read(self, reader: FrameReader) -> None:
         """Take the worker's frames until it goes away; then fail whoever still waits for one."""
@@ -230,6 +242,8 @@ class SubprocessEngine:
             self._health.set_result(EngineHealth(ok=False, detail=gone))
 
     def _take(self, frame: FromWorker) -> None:
+        self._heard += 1
+        self._silent = False
         match frame:
             case Ready(capabilities):
                 self._capabilities = capabilities

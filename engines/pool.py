@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from . import heap
 from .errors import EngineBusyError, EngineError, EngineTimeoutError, EngineUnavailableError, InvalidRequestError
 from .gate import GateWriter
 from .interface import Engine, EngineHealth, EngineRequest, Role, WorkClass
@@ -192,6 +193,7 @@ class EnginePool:
         if failures:
             await asyncio.gather(*(replica.close(self.options.abort) for replica in replicas), return_exceptions=True)
             raise failures[0]
+        heap.settle()
         self._open = True
         for replica in self._replicas():
             if replica.background:
@@ -321,14 +323,20 @@ class EnginePool:
 
     def _note(self, replica: Replica, outcome: str, failures: int) -> None:
         """Count how a stream ended; take the replica out of service after `failures` failures in a row."""
-        if replica.note(outcome, failures) and self._open and replica not in self._mending:
-            replica.take_down()
-            group = self._group_of(replica)
-            if group.all_down():
-                group.fail_waiting(EngineUnavailableError(f"engine {group.name!r} is out of service after repeated failures"))
-            self._mending[replica] = asyncio.create_task(self._mend(replica), name=f"mend {replica.replica_id}")
+        if replica.note(outcome, failures):
+            self._retire(replica)
         elif outcome == "completed":
             self._group_of(replica).dispatch()  # a trial that went well gives the other slots back
+
+    def _retire(self, replica: Replica) -> None:
+        """Take a replica out of service and have it mended, unless that is so already."""
+        if not self._open or replica in self._mending:
+            return
+        replica.take_down()
+        group = self._group_of(replica)
+        if group.all_down():
+            group.fail_waiting(EngineUnavailableError(f"engine {group.name!r} is out of service after repeated failures"))
+        self._mending[replica] = asyncio.create_task(self._mend(replica), name=f"mend {replica.replica_id}")
 
     def _group_of(self, replica: Replica) -> _Group:
         return next(group for group in self._groups.values() if replica.replica_id in group.replicas)
@@ -347,6 +355,7 @@ class EnginePool:
             self._mending.pop(replica, None)
             raise
         self._mending.pop(replica, None)
+        heap.settle()
         replica.put_up()
         self._group_of(replica).dispatch()
         log.info("engine %s is ready", replica.replica_id)
@@ -369,9 +378,13 @@ class EnginePool:
     # ---- what the operator sees -------------------------------------------------------------------------------------
 
     async def health(self) -> dict[str, EngineHealth]:
-        """The health of each replica by its id, asked side by side, each in bounded time."""
+        """The health of each replica by its id, asked side by side, each in bounded time. One that says itself that it is ill is mended:
+        who watches this route sends nobody to an ill server, so no request would ever find out."""
         replicas = self._replicas()
         answers = await asyncio.gather(*(replica.health(self.options.health) for replica in replicas))
+        for replica in replicas:
+            if replica.ill:
+                self._retire(replica)
         return {replica.replica_id: answer for replica, answer in zip(replicas, answers, strict=True)}
 
     def snapshot(self) -> tuple[EngineSnapshot, ...]:

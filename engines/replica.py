@@ -52,6 +52,8 @@ class Replica:
         self.state = ReplicaState.UP
         self.downs = 0
         """How often in a row it was taken out of service."""
+        self.ill = False
+        """The engine itself said so when it was last asked."""
         self._failures = 0
         self._outcomes: Counter[str] = Counter()
 
@@ -85,7 +87,9 @@ class Replica:
     async def _ask(self, limit: float) -> EngineHealth:
         try:
             async with asyncio.timeout(limit):
-                return await self.engine.health()
+                health = await self.engine.health()
+                self.ill = not health.ok
+                return health
         except TimeoutError:
             return EngineHealth(ok=False, detail=f"no answer within {limit:.1f} s")
         except Exception as error:

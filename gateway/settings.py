@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import re
 import tomllib
 import typing
@@ -21,6 +22,7 @@ from ..engines.cpu import ThreadBudget, available_cores
 from ..engines.interface import Role
 from ..engines.weights import home
 from ..sessions.policy import SessionLimits, TurnTakingPolicy
+from ..sessions.rates import TokenBucket
 from ..sessions.session_config import TurnDetection
 from . import defaults
 from .errors import SettingsError
@@ -30,6 +32,8 @@ from .transports.websocket import WebSocketLimits
 DEFAULT_FILE = "antiphon.toml"
 """Read from the current folder when no file is named."""
 
+LONGEST_PAUSE_S = 10.0
+"""In the reading of a connection: pings go unanswered meanwhile, and both sides wait 20 s for that."""
 
 _turn_detection: TypeAdapter[TurnDetection] = TypeAdapter(TurnDetection)
 
@@ -226,12 +230,32 @@ class RobotSettings(Table):
     """A port on which robots find the endpoint at every path, as with openpi's own server; 0: any free one; -1: none."""
     max_frame_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     """A larger observation closes the connection with 1009."""
+    bytes_per_second: int = Field(default=0, ge=0)
+    """Of observations, on average and for each connection. Beyond it nothing more is read until the time has passed: nothing is lost, and
+    the robot's own sending slows down. 0: no bound, since pictures of many megabytes at 20 Hz are as legal as a handful of numbers, and
+    connections take turns anyhow."""
+    bytes_burst: int = Field(default=128 * 1024 * 1024, ge=1)
+    """Bytes that may come at once."""
     max_values: int = Field(default=4096, ge=64)
     """Values in an observation; an array counts as a few."""
     lease_s: float = Field(default=30.0, ge=0, le=86_400)
     """How long a session with a `session_id` outlives its connection."""
     infer_s: float = Field(default=120.0, gt=0, le=3600)
     """How long a policy may take over a chunk before its engine counts as stuck."""
+
+    @model_validator(mode="after")
+    def _pauses_are_shorter_than_keepalive(self) -> RobotSettings:
+        if self.bytes_per_second and self.bytes_per_second * LONGEST_PAUSE_S < self.max_frame_bytes:
+            raise ValueError(
+                f"bytes_per_second is too small for max_frame_bytes: one frame would stop the reading for more than {LONGEST_PAUSE_S:g} s, "
+                f"and the connection would be taken for dead. Set it to {math.ceil(self.max_frame_bytes / LONGEST_PAUSE_S)} or more, or "
+                "make max_frame_bytes smaller"
+            )
+        return self
+
+    def byte_budget(self) -> TokenBucket | None:
+        """Of a new connection; None: there is no bound."""
+        return TokenBucket(self.bytes_burst, self.bytes_burst / self.bytes_per_second) if self.bytes_per_second else None
 
 
 class ThreadSettings(Table):

@@ -14,6 +14,10 @@ from .errors import BadRequest
 
 Array = npt.NDArray[Any]
 MAX_LEVELS = 8
+MAX_PROMPT = 4096
+"""Characters of an instruction."""
+SLACK = 1e-4
+"""Of rounding at the bounds of a prefix."""
 
 
 def check_observation(fields: Mapping[Any, Any], capabilities: ActionCapabilities) -> tuple[dict[str, Array], str]:
@@ -28,6 +32,8 @@ def check_observation(fields: Mapping[Any, Any], capabilities: ActionCapabilitie
     prompt = prompt.item() if isinstance(prompt, np.ndarray | np.generic) and prompt.size == 1 else prompt
     if prompt is not None and not isinstance(prompt, str):
         raise BadRequest("invalid_prompt", "prompt must be a text that says what to do.")
+    if prompt is not None and len(prompt) > MAX_PROMPT:
+        raise BadRequest("invalid_prompt", f"prompt must have at most {MAX_PROMPT} characters, not {len(prompt)}.")
     if capabilities.prompt and not (prompt or "").strip():
         raise BadRequest("missing_prompt", f"Policy {capabilities.policy!r} must be told what to do: send a 'prompt'.")
     return {spec.key: _checked(spec, flat) for spec in capabilities.observation}, prompt or ""
@@ -44,9 +50,21 @@ def check_prefix(prefix: Array | None, capabilities: ActionCapabilities) -> npt.
             "invalid_prefix",
             f"prefix has the shape {list(prefix.shape)}; expected [d, {capabilities.action_dim}] with d up to {capabilities.max_prefix}.",
         )
-    if not np.isfinite(prefix).all():
+    with np.errstate(over="ignore"):
+        actions = prefix.astype(np.float32)
+    if not np.isfinite(actions).all():
         raise BadRequest("invalid_prefix", "prefix holds values that are not finite numbers.")
-    return prefix.astype(np.float32)
+    low, high = (np.asarray(bounds, np.float32) if bounds else None for bounds in (capabilities.low, capabilities.high))
+    if (low is not None and (actions < low - SLACK).any()) or (high is not None and (actions > high + SLACK).any()):
+        raise BadRequest("invalid_prefix", f"prefix holds actions beyond {_bounds(capabilities)}: it must be what will be executed.")
+    return actions
+
+
+def _bounds(capabilities: ActionCapabilities) -> str:
+    """In words, those of all numbers of an action."""
+    low = f"{min(capabilities.low):g}" if capabilities.low else "-inf"
+    high = f"{max(capabilities.high):g}" if capabilities.high else "inf"
+    return f"the policy's bounds ({low} to {high})"
 
 
 def work_of(fields: Mapping[Any, Any]) -> int:
@@ -92,7 +110,8 @@ def _array(spec: ArraySpec, value: Any) -> Array:
         except ValueError:
             array = np.empty(0, object)
         if array.dtype.kind in "iuf":
-            return array.astype(spec.dtype) if np.dtype(spec.dtype).kind == "f" else array
+            with np.errstate(over="ignore"):  # what becomes infinite is refused for that
+                return array.astype(spec.dtype) if np.dtype(spec.dtype).kind == "f" else array
     raise BadRequest("wrong_type", f"{spec.key!r} must be a numpy array ({_wanted(spec)}), not a {type(value).__name__}.")
 
 

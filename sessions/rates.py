@@ -20,6 +20,12 @@ class TokenBucket:
         self._level -= amount
         return True
 
+    def borrow(self, now: float, amount: float) -> float:
+        """Take `amount` whether it is there or not. Gives the seconds until the bucket is out of debt: 0, if it was there."""
+        self._refill(now)
+        self._level -= amount
+        return max(0.0, -self._level / self._per_second)
+
     def remaining(self, now: float) -> int:
         """Whole tokens left."""
         self._refill(now)

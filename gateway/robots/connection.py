@@ -9,24 +9,35 @@ from collections.abc import Awaitable, Callable
 
 from starlette.websockets import WebSocket
 
+from ...sessions.rates import TokenBucket
 from ..tasks import both_ways
 from ..transports.uvicorn_socket import EXTENSION, SocketControl
 from ..transports.websocket import Closing
 from .replies import Failure
 
 Render = Callable[[], bytes | Failure]
+CUT = 1011
+"""Close code of a connection whose robot is silent while another asks for its session."""
 CROWDED = 64
 """Entries of the outbox above which nothing more is read: who does not take the answers may not go on asking."""
 
 
 class RobotConnection:
-    """See the module's docstring. `run` lasts as long as the connection does. The outbox is bounded by `CROWDED` (by not reading on)."""
+    """See the module's docstring. `run` lasts as long as the connection does. The outbox is bounded by `CROWDED`, and what comes in by
+    `budget` (bytes; None: unbounded), both by not reading on."""
 
     def __init__(
-        self, websocket: WebSocket, *, max_frame_bytes: int, send_timeout_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        websocket: WebSocket,
+        *,
+        max_frame_bytes: int,
+        send_timeout_s: float,
+        budget: TokenBucket | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._websocket = websocket
         self._send_timeout = send_timeout_s
+        self._budget = budget
         self._clock = clock
         self._socket: SocketControl | None = websocket.scope.get("extensions", {}).get(EXTENSION)
         self._max_frame_bytes = max_frame_bytes
@@ -57,6 +68,15 @@ class RobotConnection:
             self._failure = failure
             self._changed.set()
 
+    async def answers(self, within: float) -> bool:
+        """Is the robot still there, as far as can be told within so many seconds? (See `SocketControl.answers`.)"""
+        return self._socket is None or await self._socket.answers(within)
+
+    def cut(self) -> None:
+        """It is not there any more: the connection ends now."""
+        if self._socket is not None:
+            self._socket.fail(CUT, "Nothing was heard of the robot, and another connection asked for its session.")
+
     async def run(self, hear: Callable[[bytes | str], Awaitable[None]]) -> Closing:
         """Hand on what arrives, and send what is posted, until either side closes."""
         await both_ways(self._read(hear), self._write(), name="robot")
@@ -69,9 +89,12 @@ class RobotConnection:
                 if self._failure is None:
                     self.closing.code = message.get("code") or 1005
                 return
-            data = message.get("bytes")
+            frame = message["text"] if message.get("bytes") is None else message["bytes"]
+            pause = 0.0 if self._budget is None else self._budget.borrow(self._clock(), len(frame))
             if self._failure is None:
-                await hear(message["text"] if data is None else data)
+                await hear(frame)
+            del message, frame  # it may be large, and the next one may be long in coming
+            await asyncio.sleep(pause)  # also 0: a frame a turn of the loop, so that who floods shares it with the others
             while len(self._outbox) > CROWDED:
                 self._taken.clear()
                 await self._taken.wait()
@@ -94,12 +117,22 @@ class RobotConnection:
                 self._failure = message
                 await self._close(message)
                 return
-            try:
-                async with asyncio.timeout(self._send_timeout):
-                    await self._websocket.send({"type": "websocket.send", "bytes": message})
-            except TimeoutError:
+            if not await self._send(message):
                 self._give_up()
                 return
+
+    async def _send(self, message: bytes) -> bool:
+        """False when the reader has stopped."""
+        frame = {"type": "websocket.send", "bytes": message}
+        if self._socket is not None and self._socket.writable:
+            await self._websocket.send(frame)  # does not wait
+            return True
+        try:
+            async with asyncio.timeout(self._send_timeout):
+                await self._websocket.send(frame)
+        except TimeoutError:
+            return False
+        return True
 
     async def _writable(self) -> bool:
         """Wait for the kernel to take bytes; False when the reader has stopped."""

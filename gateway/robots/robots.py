@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = logger("gateway.robots")
 
+SILENCE_S = 2.0
+"""A robot that does not answer a ping for so long gives its session up to a connection that names it: it has lost its network, and this
+is most likely itself, back again. (Otherwise nothing happens before keepalive ends the connection.)"""
 MAX_EVICTED = 4096
 """Evicted sessions that are remembered; policy: the oldest is forgotten."""
 
@@ -84,12 +87,14 @@ class Robots:
         anew: bool,
         gone: Coroutine[Any, Any, None],
     ) -> RobotConductor:
-        """A session for a connection: a new one, or the one of that name whose connection was lost.
+        """A session for a connection: a new one, or the one of that name whose connection was lost, be it that nobody has noticed yet.
 
         `anew`: the robot knows that whatever it did under this name is over. `gone` ends when it gives up waiting for a place. Raises
         `ApiError`: 409 when the name is in use, or its session was evicted and the robot does not begin anew; 429 when the server is full.
         """
         robot = None if session_id is None else self._robots.get(session_id)
+        if robot is not None and await robot.yields(SILENCE_S):
+            robot = self._robots.get(robot.session_id)  # its lease may have ended meanwhile
         if robot is not None:
             gone.close()
             self._require_free(robot, policy)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 log = logger("gateway.robots")
 
 LARGE = 256 * 1024
-"""Bytes of floats from which on they are looked through on a thread, so that the event loop goes on."""
+"""Bytes of floats from which on they are looked through on a thread, so that the event loop goes on; and of a frame from which on it
+matters what of it is kept."""
 TRUE = frozenset({"1", "true", "yes"})
 
 
@@ -35,7 +36,10 @@ async def serve_robot(gateway: Gateway, websocket: WebSocket) -> None:
     """Serve a connection. Whatever is wrong before it starts is an HTTP error in the handshake's answer."""
     settings = gateway.settings
     connection = RobotConnection(
-        websocket, max_frame_bytes=settings.robots.max_frame_bytes, send_timeout_s=settings.websocket_limits().send_timeout_s
+        websocket,
+        max_frame_bytes=settings.robots.max_frame_bytes,
+        send_timeout_s=settings.websocket_limits().send_timeout_s,
+        budget=settings.robots.byte_budget(),
     )
     try:
         authorise(gateway.keys, gateway.client_secrets, websocket.headers, websocket.scope.get("subprotocols", ()))
@@ -100,7 +104,7 @@ class _Dialogue:
             if asked.endpoint == "reset":
                 self.robot.reset(asked, arrived)
             else:
-                self.robot.observed(asked, await self._body(asked), arrived)
+                self.robot.observed(asked, await self._body(asked, len(data)), arrived)
         except BadMessage as error:
             self.robot.reject(marks, "invalid_message", str(error), arrived)
         except BadRequest as error:
@@ -109,8 +113,8 @@ class _Dialogue:
             self._gateway.metrics.refusals.labels(error.code).inc()
             self._connection.finish(Failure(ERROR, error.code, error.message))
 
-    async def _body(self, asked: Asked) -> ActBody:
-        """The engine's body of a checked observation. Raises `BadRequest`."""
+    async def _body(self, asked: Asked, size: int) -> ActBody:
+        """The engine's body of a checked observation that came in a frame of so many bytes. Raises `BadRequest`."""
         capabilities = self._policy.capabilities
         if asked.steps is not None and asked.steps > capabilities.max_steps:
             raise BadRequest("invalid_steps", f"steps must be at most {capabilities.max_steps}, not {asked.steps}.")
@@ -119,6 +123,8 @@ class _Dialogue:
             arrays, prompt = await asyncio.to_thread(check_observation, asked.fields, capabilities)
         else:
             arrays, prompt = check_observation(asked.fields, capabilities)
+        if size > LARGE and size > 2 * sum(array.nbytes for array in arrays.values()):
+            arrays = {key: array.copy() for key, array in arrays.items()}  # views would keep the rest of the frame, which nobody wants
         return ActBody(
             observation={key: Array.of(array) for key, array in arrays.items()},
             prompt=prompt,

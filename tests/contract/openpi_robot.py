@@ -49,6 +49,25 @@ def rollout(where):
     }
 
 
+def long_rollout(where):
+    """A hundred and fifty steps of a robot behind the broker: which chunks and sessions they came from, and how long the slowest took."""
+    client = connect(where)
+    broker = action_chunk_broker.ActionChunkBroker(client, action_horizon=5)
+    steps, times = [], []
+    for number in range(150):
+        state = STATE + 0.001 * number
+        began = time.monotonic()
+        steps.append(broker.infer({**observation(), "observation/state": state}))
+        times.append(time.monotonic() - began)
+    chunks = [step["echo"]["chunk_id"] for step in steps]
+    return {
+        "chunks": list(dict.fromkeys(chunks)),
+        "sessions": sorted({step["echo"]["session_id"] for step in steps}),
+        "finite": all(bool(np.isfinite(step["actions"]).all()) for step in steps),
+        "slowest_ms": max(times) * 1000,
+    }
+
+
 def mistake(where):
     """A bad observation raises with a sentence; the connection is gone after that, as with openpi's own server."""
     client = connect(where)

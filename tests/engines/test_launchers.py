@@ -11,6 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 from antiphon.engines.errors import EngineError, EngineUnavailableError, InvalidRequestError
 from antiphon.engines.feed import AudioFeed
 from antiphon.engines.interface import Engine, EngineRequest
@@ -110,6 +111,23 @@ async def test_a_killed_worker_fails_its_streams_and_the_pool_starts_another() -
     await pool.close()
 
 
+def test_a_worker_that_dies_is_closed_and_opened_anew_on_uvloop_as_well() -> None:
+    """The event loop of the server: it raises for a write to a connection that is gone, where asyncio's own does not."""
+
+    async def scene() -> None:
+        async with running("echo-chat", tokens_per_second=0.0) as engine:
+            for _ in range(2):
+                assert engine.pid is not None
+                os.kill(engine.pid, signal.SIGKILL)
+                await asyncio.sleep(0.3)
+                await engine.close()
+                await engine.open()
+                assert (await run(engine, ask("x")))[0] == TextChunk("x")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scene())
+
+
 async def test_what_cannot_be_opened() -> None:
     with pytest.raises(EngineError, match="no kind 'parrot'"):
         launch("parrot", "mine", {}, "subprocess")
@@ -122,3 +140,50 @@ async def test_what_cannot_be_opened() -> None:
     with pytest.raises(EngineUnavailableError, match="not running"):
         await run(engine, ask("x"))
     assert not (await engine.health()).ok
+
+
+async def test_a_worker_that_hangs_is_found_by_whoever_gives_up_on_it_and_the_pool_starts_another() -> None:
+    engine = SubprocessEngine("echo-chat", "mine", {"tokens_per_second": 5.0})
+    pool = EnginePool(PoolOptions(backoff=0.05, health=0.5))
+    pool.add("e", engine)
+    await pool.open()
+    hung = engine.pid
+    assert hung is not None
+    stream = pool.stream("e", EngineRequest(request_id="r", body=ask("word " * 200)))
+    await anext(stream)
+    os.kill(hung, signal.SIGSTOP)
+    waiting = asyncio.create_task(_next_of(stream))
+    await asyncio.sleep(0.5)
+    waiting.cancel()  # as a deadline or the loss of a connection does
+    await asyncio.wait({waiting})
+    with pytest.raises(EngineUnavailableError, match="does not answer"):
+        [chunk async for chunk in pool.stream("e", EngineRequest(request_id="r", body=ask("x")))]
+    deadline = time.monotonic() + 20.0
+    while engine.pid in (None, hung) or pool.snapshot()[0].replicas[0].state != "trial":
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    with pytest.raises(ProcessLookupError):
+        os.kill(hung, 0)
+    chunks = [chunk async for chunk in pool.stream("e", EngineRequest(request_id="r", body=ask("again")))]
+    assert chunks[0] == TextChunk("again")
+    await pool.close()
+
+
+async def _next_of(stream: Any) -> Any:
+    """Reads on, until nothing comes any more."""
+    while True:
+        await anext(stream)
+
+
+async def test_a_worker_that_was_suspended_is_used_again_once_it_is_heard_of() -> None:
+    async with running("echo-chat", tokens_per_second=5.0) as engine:
+        assert engine.pid is not None
+        stream = engine.stream(EngineRequest(request_id="r", body=ask("word " * 200)))
+        await anext(stream)
+        os.kill(engine.pid, signal.SIGSTOP)
+        await stream.aclose()
+        with pytest.raises(EngineUnavailableError, match="does not answer"):
+            await run(engine, ask("x"))
+        os.kill(engine.pid, signal.SIGCONT)
+        assert (await asyncio.wait_for(engine.health(), 10)).ok
+        assert (await run(engine, ask("x")))[0] == TextChunk("x")

@@ -367,3 +367,18 @@ async def test_a_background_engine_that_cannot_open_is_tried_again() -> None:
     assert tries == 3
     assert (await drain(pool))[0] == TextChunk("again")
     await pool.close()
+
+
+async def test_an_engine_that_nobody_uses_is_mended_once_it_says_that_it_is_ill() -> None:
+    """Whoever asks after its health keeps requests away from an ill server, so no request would ever find out."""
+    engine = failing(Role.CHAT)
+    pool = await opened(engine, options=PoolOptions(backoff=0.05))
+    engine.well = False
+    assert not (await pool.health())["e-0"].ok
+    assert pool.snapshot()[0].replicas[0].state is ReplicaState.DOWN
+    await asyncio.sleep(0.3)
+    assert (engine.closed, engine.opened) == (1, 2)
+    assert pool.snapshot()[0].replicas[0].state is ReplicaState.TRIAL
+    engine.well = True
+    assert (await pool.health())["e-0"].ok
+    await pool.close()
