@@ -7,7 +7,7 @@ from pathlib import Path
 import websockets
 from antiphon.codecs import msgpack_numpy
 from antiphon.scenarios.server import Server
-from antiphon.tests.gateway.robots.conftest import Robot, observation
+from antiphon.tests.gateway.robots.conftest import Robot
 
 
 async def test_the_first_robot_waits_until_the_policy_is_loaded(tmp_path: Path) -> None:
