@@ -252,9 +252,7 @@ class _Bench:
 
 def _about(plan: Plan, policy: str) -> str:
     robots = plan.robots_in(world_of(policy))
-    return (
-        f"{robots} robots at once, each in real time on a connection of its own. What stalls at the start is the wait for the first chunk."
-    )
+    return f"{robots} robots at once, each in real time on a connection of its own. The stall at the start waits for the first chunk."
 
 
 def _report(setting: Setting, plan: Plan, found: dict[str, list[Outcome]], seconds: float) -> bool:

@@ -153,6 +153,13 @@ def fenced(records: Records, worlds: Worlds) -> None:
     records.insert(at, {"kind": "offline", "now": records[at]["now"], "why": ""})
 
 
+def fenced_by_the_server(records: Records, worlds: Worlds) -> None:
+    """It refused a request for a fence of its own, and the chunk before went on."""
+    asks = [at for at, record in enumerate(records) if record.get("kind") == "ask"]
+    asked = records[asks[3]]
+    records.insert(asks[3] + 1, {"kind": "fail", "now": asked["now"], "sequence": asked["sequence"], "reason": "fenced", "message": ""})
+
+
 def too_old(records: Records, worlds: Worlds) -> None:
     for record in records[records.index(steps_of(records)[20]) :]:
         record["now"] += 30.0
@@ -188,6 +195,7 @@ FAULTS = [
     never_asked,
     never_came,
     fenced,
+    fenced_by_the_server,
     too_old,
     not_what_was_commanded,
     executed_without_command,
