@@ -16,6 +16,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
+from . import heap
 from .errors import EngineError
 from .feed import AudioFeed
 from .frames import (
@@ -102,6 +103,7 @@ class Worker:
         except Exception as error:
             await self._writer.send(error_end(OPENING, error))
             return
+        heap.settle()
         await self._writer.send(Ready(self._engine.capabilities))
 
     def _stop(self, stream: _Stream) -> None:

@@ -143,7 +143,7 @@ def load_webrtc(
 @app.command("robot_fleet")
 def robot_fleet(
     out: Out = Path("out"),
-    policy: Annotated[str, typer.Option(help="The policy: one that ships.")] = "tabletop",
+    policy: Annotated[str, typer.Option(help="The policy: one that ships and needs no pictures.")] = "tabletop",
     seconds: Annotated[float, typer.Option(help="How long a block is.", min=0.5, max=60)] = 1.5,
     rounds: Annotated[int, typer.Option(help="Blocks of each kind, the servers in turn.", min=1, max=20)] = 3,
     hertz: Annotated[float, typer.Option(help="How often a robot asks.", min=1, max=200)] = 20.0,

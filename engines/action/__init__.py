@@ -8,7 +8,13 @@
     network       the flow-matching network (torch)
     vision        the eyes of policies that see (torch)
     flow_model    the network with its card, as a step policy (torch)
-    flow_policy   the engine
+    mail          from that thread to the event loop
+    step_engine   a step policy behind the `Engine` interface
+    flow_policy   the engine of the policies that come with this package
+    lerobot       the engine of lerobot's checkpoints
+    openpi        the engine of openpi's checkpoints for PyTorch
+    digest        weights held against a digest
+    serial        a policy without any of this, on openpi's own server: what ours is measured against
 
 torch is imported when a policy is opened, so that a server without robots runs without it.
 """

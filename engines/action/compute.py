@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import EngineBusyError, EngineError, EngineUnavailableError
 from ..messages import ActBody
 from .step_policy import Actions, R, StepPolicy
-from .turns import choose, hopeless
+from .turns import choose, hopeless, may_begin
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,11 @@ class Compute(Generic[R]):
         fastest = min(self._fastest, default=0.0)
         for work in [work for work in self._works if hopeless(work, now, fastest)]:
             self._leave(work, EngineBusyError(f"{self._name} could not be done before the deadline", code="deadline_missed"))
-        chosen = self._begin(policy, choose(self._works, self._seats))
+        chosen = choose(self._works, self._seats)
+        fresh = [work for work in chosen if work.row is None]
+        if fresh and not may_begin(fresh, len(chosen) - len(fresh), now):
+            chosen = [work for work in chosen if work.row is not None]
+        chosen = self._begin(policy, chosen)
         if chosen:
             self._step(policy, chosen)
         for work in chosen:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from operator import is_
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +18,22 @@ from torch import Tensor
 from ..errors import InvalidRequestError, WeightsError
 from ..messages import ActBody
 from .card import Card, checked_weights
-from .network import FlowNetwork
+from .network import FlowNetwork, move
 from .prompts import embed_prompt
 from .step_policy import Actions
+
+MAX_TOLD = 256
+"""Instructions whose encoding is kept; policy: the one that was not asked for longest goes."""
 
 
 @dataclass(slots=True, eq=False)
 class FlowRow:
-    """One robot's chunk in the making: `chunk` `[H, A]` (normalised), `mask` `[H]` and `given` `[H, A]` of the prefix; `pictures`
-    `[eyes, 3, s, s]`."""
+    """One robot's chunk in the making: `state` `[S]` in the robot's units, `told` the encoded instruction, `chunk` `[H A]` (normalised,
+    flattened), `mask` `[H]` and `given` `[H A]` of the prefix, `pictures` `[eyes, 3, s, s]`. `steering`: how the network is steered at each
+    step, known from the beginning on."""
 
     state: Tensor
-    prompt: Tensor
+    told: Tensor
     chunk: Tensor
     mask: Tensor
     given: Tensor
@@ -35,19 +42,23 @@ class FlowRow:
     prefix_length: int = 0
     step: int = 0
     pictures: Tensor | None = None
-    condition: Tensor = field(default_factory=lambda: torch.empty(0))
+    steering: tuple[Tensor, ...] = ()
 
 
 @dataclass(slots=True)
 class _Stack:
-    """The rows of the last step side by side, so that a step with the same rows moves nothing."""
+    """The rows of the last step side by side, so that a step with the same rows moves nothing. Their chunks are here only, until the stack
+    is dissolved. `held`: which numbers of the chunks are given; None: none."""
 
     rows: list[FlowRow]
     chunk: Tensor
-    condition: Tensor
     mask: Tensor
     given: Tensor
-    has_prefix: bool
+    held: Tensor | None
+
+    def dissolve(self) -> None:
+        for row, chunk in zip(self.rows, self.chunk.unbind(), strict=True):
+            row.chunk = chunk
 
 
 class FlowModel:
@@ -57,11 +68,18 @@ class FlowModel:
         self.card = card
         self._device = torch.device(device)
         self._network = network.to(self._device).float().eval().requires_grad_(False)
-        self._state_mean = np.asarray(card.state_mean, np.float32)
-        self._state_std = np.asarray(card.state_std, np.float32)
+        self._state_mean = torch.tensor(card.state_mean, device=self._device)
+        self._state_std = torch.tensor(card.state_std, device=self._device)
         self._action_mean = np.asarray(card.action_mean, np.float32)
         self._action_std = np.asarray(card.action_std, np.float32)
+        self._low = np.asarray(card.action_low or -np.inf, np.float32)
+        self._high = np.asarray(card.action_high or np.inf, np.float32)
+        self._layers = self._network.layers()
+        self._no_mask = torch.zeros(card.horizon, device=self._device)
+        self._nothing_given = torch.zeros(card.horizon * card.action_dim, device=self._device)
+        self._generator = torch.Generator()
         self._times: dict[int, Tensor] = {}
+        self._told = lru_cache(maxsize=MAX_TOLD)(self._instructed)
         self._stack: _Stack | None = None
 
     @classmethod
@@ -78,20 +96,18 @@ class FlowModel:
         """See `StepPolicy`. Raises `InvalidRequestError` for an observation or a prefix of the wrong size."""
         card = self.card
         try:
-            parts = [body.observation[key].numpy().reshape(-1) for key in card.state]
-            state = np.concatenate(parts).astype(np.float32)
+            state = np.concatenate([body.observation[key].numpy().reshape(-1) for key in card.state], dtype=np.float32)
         except (KeyError, ValueError) as error:
             raise InvalidRequestError(f"the observation does not fit policy {card.policy!r}: {error}") from None
         if len(state) != card.state_size:
             raise InvalidRequestError(f"the observation's state has {len(state)} numbers; policy {card.policy!r} takes {card.state_size}")
-        state = np.clip((state - self._state_mean) / self._state_std, -card.state_clip, card.state_clip)
-        noise = torch.randn(card.horizon, card.action_dim, generator=torch.Generator().manual_seed(seed))
+        noise = torch.randn(card.horizon * card.action_dim, generator=self._generator.manual_seed(seed))
         row = FlowRow(
             state=torch.from_numpy(state),
-            prompt=torch.from_numpy(embed_prompt(body.prompt, card.network.prompt_buckets, card.network.prompt_encoding)),
+            told=self._told(body.prompt),
             chunk=noise.to(self._device),
-            mask=torch.zeros(card.horizon, device=self._device),
-            given=torch.zeros(card.horizon, card.action_dim, device=self._device),
+            mask=self._no_mask,
+            given=self._nothing_given,
             seed=seed,
             steps=min(card.max_steps, max(1, body.steps or card.steps)),
         )
@@ -125,58 +141,79 @@ class FlowModel:
                 f"with d up to {card.max_prefix}"
             )
         row.prefix_length = len(prefix)
-        row.mask[: len(prefix)] = 1
-        row.given[: len(prefix)] = torch.from_numpy((prefix.astype(np.float32) - self._action_mean) / self._action_std).to(self._device)
+        row.mask = (torch.arange(card.horizon) < len(prefix)).float().to(self._device)
+        given = ((prefix.astype(np.float32) - self._action_mean) / self._action_std).reshape(-1)
+        row.given = torch.nn.functional.pad(torch.from_numpy(given), (0, self._nothing_given.numel() - given.size)).to(self._device)
 
     @torch.inference_mode()
     def begin(self, rows: Sequence[FlowRow]) -> None:
         state = torch.stack([row.state for row in rows]).to(self._device)
-        prompt = torch.stack([row.prompt for row in rows]).to(self._device)
+        state = ((state - self._state_mean) / self._state_std).clamp_(-self.card.state_clip, self.card.state_clip)
+        told = torch.stack([row.told for row in rows])
         seen = None
         if self.card.pictures:
             seen = self._network.see(torch.stack([row.pictures for row in rows if row.pictures is not None]).to(self._device))
-        for row, condition in zip(rows, self._network.condition(state, prompt, seen), strict=True):
-            row.condition = condition
+        condition = self._network.observe(state, told, seen)
+        times = torch.cat([self._time(row.steps) for row in rows])
+        counts = [row.steps for row in rows]
+        each = condition.repeat_interleave(torch.tensor(counts, device=self._device), 0, output_size=sum(counts))
+        steering = iter(self._network.steering(each, times).unbind())
+        for row in rows:
+            row.steering = tuple(islice(steering, row.steps))
             row.pictures = None
 
     @torch.inference_mode()
     def advance(self, rows: Sequence[FlowRow]) -> None:
         stack = self._stacked(rows)
-        time = torch.stack([self._time(row.steps)[row.step] for row in rows])
-        chunk = _with_prefix(stack)
+        chunk = stack.chunk if stack.held is None else torch.where(stack.held, stack.given, stack.chunk)
+        velocity = move(self._layers, chunk, stack.mask, torch.stack([row.steering[row.step] for row in rows]))
         pace = {row.steps for row in rows}
-        velocity = self._network.velocity(chunk, time, stack.condition, stack.mask)
         if len(pace) == 1:
             stack.chunk = chunk.add(velocity, alpha=1 / pace.pop())
         else:
-            stack.chunk = chunk + velocity / torch.tensor([row.steps for row in rows], device=self._device)[:, None, None]
-        for row, moved in zip(rows, stack.chunk, strict=True):
-            row.chunk = moved
+            stack.chunk = chunk + velocity / torch.tensor([row.steps for row in rows], device=self._device)[:, None]
+        for row in rows:
             row.step += 1
 
+    @torch.inference_mode()
     def finish(self, row: FlowRow) -> Actions:
-        with torch.inference_mode():
-            chunk = torch.where(row.mask[:, None] > 0, row.given, row.chunk)
-            actions: Actions = chunk.cpu().numpy() * self._action_std + self._action_mean
-        if self.card.action_low or self.card.action_high:
-            low = np.asarray(self.card.action_low, np.float32) if self.card.action_low else None
-            high = np.asarray(self.card.action_high, np.float32) if self.card.action_high else None
-            actions = np.clip(actions, low, high)
-        return np.ascontiguousarray(actions, np.float32)
+        if self._stack is not None and row in self._stack.rows:
+            self._dissolve()
+        actions = row.chunk.cpu().numpy().reshape(self.card.horizon, -1)
+        if row.prefix_length:
+            held = row.prefix_length
+            actions = np.concatenate((row.given.cpu().numpy().reshape(actions.shape)[:held], actions[held:]))
+        actions = actions * self._action_std + self._action_mean
+        bounded: Actions = np.minimum(np.maximum(actions, self._low), self._high)
+        return bounded
 
     def _stacked(self, rows: Sequence[FlowRow]) -> _Stack:
         stack = self._stack
-        if stack is not None and len(stack.rows) == len(rows) and all(a is b for a, b in zip(stack.rows, rows, strict=True)):
+        if stack is not None and len(stack.rows) == len(rows) and all(map(is_, stack.rows, rows)):
             return stack
+        self._dissolve()
+        mask = torch.stack([row.mask for row in rows])
+        prefixed = any(row.prefix_length for row in rows)
         self._stack = _Stack(
             rows=list(rows),
             chunk=torch.stack([row.chunk for row in rows]),
-            condition=torch.stack([row.condition for row in rows]),
-            mask=torch.stack([row.mask for row in rows]),
+            mask=mask,
             given=torch.stack([row.given for row in rows]),
-            has_prefix=any(row.prefix_length for row in rows),
+            held=mask.repeat_interleave(self.card.action_dim, 1) > 0 if prefixed else None,
         )
         return self._stack
+
+    def _dissolve(self) -> None:
+        """Give each row of the stack its chunk back."""
+        if self._stack is not None:
+            self._stack.dissolve()
+            self._stack = None
+
+    @torch.inference_mode()
+    def _instructed(self, prompt: str) -> Tensor:
+        shape = self.card.network
+        embedded = torch.from_numpy(embed_prompt(prompt, shape.prompt_buckets, shape.prompt_encoding)).to(self._device)
+        return self._network.instruct(embedded[None])[0]
 
     def _time(self, steps: int) -> Tensor:
         """The time embedding of each of so many steps, `[steps, c]`; there are at most `max_steps` of these tables."""
@@ -185,10 +222,3 @@ class FlowModel:
             tau = torch.arange(steps, device=self._device) / steps
             table = self._times[steps] = self._network.time(tau)
         return table
-
-
-def _with_prefix(stack: _Stack) -> Tensor:
-    """The chunks with the given actions written into them."""
-    if not stack.has_prefix:
-        return stack.chunk
-    return torch.where(stack.mask[:, :, None] > 0, stack.given, stack.chunk)

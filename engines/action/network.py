@@ -8,6 +8,7 @@ actions (a prefix) are marked by a mask over the horizon.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,24 +19,40 @@ from .vision import Eye
 
 
 class Block(nn.Module):
-    """A residual MLP block with adaptive layer norm: scale and shift `[B, 2d]` come from outside."""
+    """The weights of a residual MLP block with adaptive layer norm; `move` computes it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.width = width
         self.up = nn.Linear(width, 2 * width)
         self.down = nn.Linear(2 * width, width)
 
-    def forward(self, hidden: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        normal = functional.layer_norm(hidden, (self.width,))
-        added: Tensor = self.down(functional.gelu(self.up(torch.addcmul(shift, normal, 1 + scale))))
-        return hidden + added
+
+class Layers(NamedTuple):
+    """Weights and biases of what is computed at each integration step, as `move` takes them: on a CPU the call of a module takes about as
+    long as the product of so small a matrix."""
+
+    into: tuple[Tensor, Tensor]
+    blocks: tuple[tuple[Tensor, Tensor, Tensor, Tensor], ...]
+    """Weight and bias up, weight and bias down."""
+    out: tuple[Tensor, Tensor]
+
+
+def move(layers: Layers, chunk: Tensor, mask: Tensor, steering: Tensor) -> Tensor:
+    """Flattened chunks `[B, H A]`, `[B, H]` masks (1: given), `FlowNetwork.steering` `[B, 2 depth d]` -> the velocity `[B, H A]`."""
+    hidden = functional.linear(torch.cat((chunk, mask), 1), *layers.into)
+    width = hidden.shape[1:]
+    steps = iter(steering.chunk(2 * len(layers.blocks), -1))
+    for (up, up_bias, down, down_bias), scale, shift in zip(layers.blocks, steps, steps, strict=True):
+        normal = torch.addcmul(shift, functional.layer_norm(hidden, width), scale)
+        hidden = hidden + functional.linear(functional.gelu(functional.linear(normal, up, up_bias)), down, down_bias)
+    return functional.linear(hidden, *layers.out)
 
 
 class FlowNetwork(nn.Module):
     """See the module's docstring. B rows, S numbers of state, H actions of A numbers each."""
 
     frequencies: Tensor
+    still: Tensor
 
     def __init__(self, state: int, horizon: int, action_dim: int, shape: NetworkShape | None = None) -> None:
         super().__init__()
@@ -59,6 +76,8 @@ class FlowNetwork(nn.Module):
         self.films = nn.Linear(shape.condition, shape.depth * 2 * shape.width)
         self.blocks = nn.ModuleList(Block(shape.width) for _ in range(shape.depth))
         self.chunk_out = nn.Linear(shape.width, horizon * action_dim)
+        still = torch.tensor([1.0, 0.0] * shape.depth).repeat_interleave(shape.width)  # scales of 1, shifts of 0
+        self.register_buffer("still", still, persistent=False)
         self._start_still()
 
     @classmethod
@@ -77,15 +96,24 @@ class FlowNetwork(nn.Module):
         """`[B, eyes, 3, s, s]` uint8 -> `[B, 2 * keypoints * eyes]`."""
         return torch.cat([eye(pictures[:, index]) for index, eye in enumerate(self.eyes)], -1)
 
-    def condition(self, state: Tensor, prompt: Tensor, seen: Tensor | None = None) -> Tensor:
-        """`[B, S]` normalised state, `[B, buckets]` prompt and, where there are eyes, what `see` gives -> `[B, c]`. Once a chunk."""
+    def instruct(self, prompt: Tensor) -> Tensor:
+        """`[B, buckets]` prompt -> `[B, told]`, all that depends on it alone: once an instruction."""
         told = functional.gelu(self.prompt_film(prompt))
+        return torch.cat((self.film_in(told), self.film_mid(told), self.prompt_direct(prompt)), -1)
+
+    def observe(self, state: Tensor, told: Tensor, seen: Tensor | None = None) -> Tensor:
+        """`[B, S]` normalised state, what `instruct` gives and, where there are eyes, what `see` gives -> `[B, c]`: once a chunk."""
+        inner = self.shape.observation_width
+        scale, shift, scale_mid, shift_mid, direct = torch.split(told, [inner, inner, inner, inner, self.shape.condition], -1)
         hidden = self.observation_in(state if seen is None else torch.cat((state, seen), -1))
-        for film, layer in ((self.film_in, self.observation_mid), (self.film_mid, self.observation_out)):
-            scale, shift = film(told).chunk(2, -1)
-            hidden = layer(functional.gelu(torch.addcmul(shift, hidden, 1 + scale)))
-        mixed: Tensor = self.mix(functional.gelu(hidden + self.prompt_direct(prompt)))
+        hidden = self.observation_mid(functional.gelu(torch.addcmul(shift, hidden, 1 + scale)))
+        hidden = self.observation_out(functional.gelu(torch.addcmul(shift_mid, hidden, 1 + scale_mid)))
+        mixed: Tensor = self.mix(functional.gelu(hidden + direct))
         return mixed
+
+    def condition(self, state: Tensor, prompt: Tensor, seen: Tensor | None = None) -> Tensor:
+        """`observe` for `[B, buckets]` prompts."""
+        return self.observe(state, self.instruct(prompt), seen)
 
     def time(self, tau: Tensor) -> Tensor:
         """`[B]` flow times -> `[B, c]`."""
@@ -94,11 +122,21 @@ class FlowNetwork(nn.Module):
         embedded: Tensor = self.time_out(functional.gelu(self.time_in(waves)))
         return embedded
 
+    def steering(self, condition: Tensor, time: Tensor) -> Tensor:
+        """`[..., c]` both -> `[..., 2 depth d]`: scale and shift of each block in turn."""
+        steering: Tensor = self.films(functional.gelu(condition + time))
+        return steering + self.still
+
+    def layers(self) -> Layers:
+        """What `move` needs."""
+        blocks = [block for block in self.blocks if isinstance(block, Block)]
+        return Layers(
+            into=(self.chunk_in.weight, self.chunk_in.bias),
+            blocks=tuple((block.up.weight, block.up.bias, block.down.weight, block.down.bias) for block in blocks),
+            out=(self.chunk_out.weight, self.chunk_out.bias),
+        )
+
     def velocity(self, chunk: Tensor, time: Tensor, condition: Tensor, mask: Tensor) -> Tensor:
         """`[B, H, A]` chunk, `time(tau)`, `condition(…)`, `[B, H]` mask (1: given) -> `[B, H, A]`."""
-        steering = self.films(functional.gelu(condition + time)).chunk(2 * self.shape.depth, -1)
-        hidden = self.chunk_in(torch.cat((chunk.flatten(1), mask), 1))
-        for index, block in enumerate(self.blocks):
-            hidden = block(hidden, steering[2 * index], steering[2 * index + 1])
-        moved: Tensor = self.chunk_out(hidden)
+        moved = move(self.layers(), chunk.flatten(1), mask, self.steering(condition, time))
         return moved.view(-1, self.horizon, self.action_dim)

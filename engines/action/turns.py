@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 
@@ -24,6 +24,11 @@ class Waiting(Protocol):
 PATIENT = 1.0
 """Seconds after its arrival at which work without a deadline counts as due: it gives way to the urgent, but not for ever."""
 
+GATHERING = 4
+"""Chunks in the making from which on new ones wait for company."""
+GATHER_S = 0.004
+"""For so long at most: where a step takes longer there is nothing to wait for."""
+
 W = TypeVar("W", bound=Waiting)
 
 
@@ -40,3 +45,11 @@ def _due(work: Waiting) -> float:
 def hopeless(work: Waiting, now: float, fastest_step: float) -> bool:
     """Will it be late even if every step left takes only as long as the fastest one lately?"""
     return now + work.steps_left * fastest_step > work.deadline
+
+
+def may_begin(fresh: Sequence[Waiting], running: int, now: float) -> bool:
+    """Shall new work begin at this step, or wait for more to come? To begin costs as much for one as for several, and whoever begins
+    together ends together; so while many are under way a few wait, for a moment."""
+    if running < GATHERING or 2 * len(fresh) >= running:
+        return True
+    return any(now - work.arrived >= GATHER_S for work in fresh)

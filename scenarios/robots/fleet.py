@@ -67,6 +67,11 @@ class Plan:
 
 async def run(setting: Setting, plan: Plan) -> bool:
     """Measure and report; whether the aims were met. Raises `ServerFailed`."""
+    if plan.policy not in WORLDS or WORLDS[plan.policy].cameras:
+        blind = ", ".join(name for name, world in WORLDS.items() if not world.cameras)
+        raise ServerFailed(f"There are no observations for {plan.policy!r}. Policies to measure with: {blind}.")
+    if plan.also and plan.also not in LAUNCHERS:
+        raise ServerFailed(f"A policy cannot run in {plan.also!r}, but: {', '.join(LAUNCHERS)}.")
     setting.out.mkdir(parents=True, exist_ok=True)
     record(setting.out / "observations.npz", plan.policy)
     packages = setting.out / "openpi"
@@ -78,7 +83,7 @@ async def run(setting: Setting, plan: Plan) -> bool:
         peers.append(Peer(PLAIN, url, pid))
         if plan.also:
             engine = ENGINE.format(policy=plan.policy, process=LAUNCHERS[plan.also])
-            peers.append(await _ours(stack, setting, plan, f"{OURS}, {plan.also}", engine))
+            peers.append(await _ours(stack, setting, plan, plan.also.replace("_", " "), engine))
         blocks = await _measure(setting, plan, tuple(peers))
     return _report(setting, blocks)
 
@@ -102,7 +107,7 @@ def record(file: Path, policy: str) -> None:
 
 async def _ours(stack: AsyncExitStack, setting: Setting, plan: Plan, name: str, more: str) -> Peer:
     """Our server, started as a user starts it."""
-    folder = setting.out / name.replace(", ", "-")
+    folder = setting.out / name.replace(" ", "_")
     folder.mkdir(exist_ok=True)
     config = folder / "antiphon.toml"
     config.write_text(CONFIGURATION.format(policy=plan.policy) + more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from antiphon.engines.action.turns import PATIENT, choose, hopeless
+from antiphon.engines.action.turns import GATHER_S, GATHERING, PATIENT, choose, hopeless, may_begin
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,3 +44,13 @@ def test_work_that_cannot_be_done_in_time_is_known_early() -> None:
     assert not hopeless(work, 0.9, 0.01)
     assert hopeless(work, 0.95, 0.01)
     assert not hopeless(Work(math.inf, 0.0), 100.0, 1.0)
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=8), st.integers(0, 64), st.floats(0, 11))
+def test_new_work_waits_for_company_only_in_a_crowd_and_for_a_moment(arrivals: list[float], running: int, now: float) -> None:
+    fresh = [Work(math.inf, arrived) for arrived in arrivals]
+    begins = may_begin(fresh, running, now)
+    if running < GATHERING or len(fresh) >= running or now - min(arrivals) >= GATHER_S:
+        assert begins
+    elif len(fresh) < running / 2:
+        assert not begins
