@@ -2,7 +2,7 @@
 
 Replicas are kept by the engine's name (the name in the configuration, or an alias of it). A lease is a slot on one replica; it is
 always given back: on the normal way, on an error, on a cancellation, at any await. Action work waits for an
-engine that is being opened in the background for the first time.
+engine that is being opened in the background, or on demand, for the first time.
 """
 
 from __future__ import annotations
@@ -143,17 +143,18 @@ class EnginePool:
 
     # ---- what is in it ----------------------------------------------------------------------------------------------
 
-    def add(self, name: str, engine: Engine, *, reserved: int | None = None, background: bool = False) -> str:
+    def add(self, name: str, engine: Engine, *, reserved: int | None = None, background: bool = False, on_demand: bool = False) -> str:
         """Add a replica under an engine's name and return its id. `reserved` slots are kept for realtime work (by default one where
         there are several). `open` does not wait for a replica in the `background`: it is out of service until it has opened, and tried
-        again when it cannot. Call before `open`. Raises `EngineError` when the name already means another role."""
+        again when it cannot. One `on_demand` is opened like that when it is first asked for. Call before `open`. Raises `EngineError` when
+        the name already means another role."""
         capabilities = engine.capabilities
         group = self._groups.setdefault(name, _Group(name, capabilities.role, self.options))
         if group.role is not capabilities.role:
             raise EngineError(f"engine {name!r} is already a {group.role} engine; a {capabilities.role} engine needs another name")
         if reserved is None:
             reserved = 1 if capabilities.slots > 1 else 0
-        replica = Replica(f"{name}-{len(group.replicas)}", engine, reserved=reserved, background=background)
+        replica = Replica(f"{name}-{len(group.replicas)}", engine, reserved=reserved, background=background, on_demand=on_demand)
         group.replicas[replica.replica_id] = replica
         group.board.seats.append(replica.seat)
         return replica.replica_id
@@ -198,7 +199,8 @@ class EnginePool:
         for replica in self._replicas():
             if replica.background:
                 replica.take_down()
-                self._mending[replica] = asyncio.create_task(self._bring_up(replica), name=f"open {replica.replica_id}")
+                if not replica.on_demand:
+                    self._start_opening(replica)
 
     async def close(self) -> None:
         """Refuse new work, tell who waits, close every engine in bounded time. Harmless when called again."""
@@ -228,6 +230,9 @@ class EnginePool:
         group = self._group(model)
         if not self._open:
             raise EngineUnavailableError("the engine pool is not open")
+        for replica in group.replicas.values():
+            if replica.opening and replica not in self._mending:
+                self._start_opening(replica)
         opening = group.opening() and work_class is WorkClass.ACTION  # stock robots do not come back after an error: they wait
         if group.all_down() and not opening:
             raise EngineUnavailableError(f"engine {group.name!r} is out of service; it is being started")
@@ -340,6 +345,9 @@ class EnginePool:
 
     def _group_of(self, replica: Replica) -> _Group:
         return next(group for group in self._groups.values() if replica.replica_id in group.replicas)
+
+    def _start_opening(self, replica: Replica) -> None:
+        self._mending[replica] = asyncio.create_task(self._bring_up(replica), name=f"open {replica.replica_id}")
 
     async def _bring_up(self, replica: Replica) -> None:
         """Open a replica of the background."""

@@ -39,15 +39,17 @@ class ReplicaSnapshot:
 class Replica:
     """See the module's docstring."""
 
-    def __init__(self, replica_id: str, engine: Engine, *, reserved: int, background: bool = False) -> None:
+    def __init__(self, replica_id: str, engine: Engine, *, reserved: int, background: bool = False, on_demand: bool = False) -> None:
         self.replica_id = replica_id
         self.engine = engine
-        self.background = background
-        """The pool opens it without waiting for it."""
+        self.background = background or on_demand
+        """The pool does not wait until it is open."""
+        self.on_demand = on_demand
+        """It is opened when it is first asked for."""
         self.opened = False
         """It has been opened once."""
-        self.opening = background
-        """It is in its first opening in the background."""
+        self.opening = self.background
+        """Its first opening, in the background, is not over."""
         self.seat = Seat(replica_id=replica_id, slots=engine.capabilities.slots, reserved=reserved)
         self.state = ReplicaState.UP
         self.downs = 0
@@ -80,6 +82,8 @@ class Replica:
     async def health(self, limit: float) -> EngineHealth:
         """The engine's own word; not ok when it does not answer within `limit` seconds or is out of service."""
         if self.state is ReplicaState.DOWN:
+            if self.opening and self.on_demand:  # nothing is wrong, and who asks for it now will be served
+                return EngineHealth(ok=True, detail="it is started when it is asked for")
             why = "out of service after repeated failures" if self.opened else "it is being started"
             return EngineHealth(ok=False, running=self.seat.busy, detail=why)
         return await self._ask(limit)

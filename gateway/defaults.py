@@ -26,9 +26,9 @@ ENGINES: dict[str, dict[str, Any]] = {
     "echo": {"kind": "echo-chat"},
     "tone": {"kind": "tone-speech"},
     "tinyflow": {"kind": "diffusion", "process": True, "nice": 10},
-    "tabletop": {"kind": "flow-policy", "process": True, "options": {"model": "tabletop"}},
-    "tabletop-eyes": {"kind": "flow-policy", "process": True, "options": {"model": "tabletop-eyes"}},
-    "metaworld": {"kind": "flow-policy", "process": True, "options": {"model": "metaworld"}},
+    "tabletop": {"kind": "flow-policy", "options": {"model": "tabletop"}},
+    "tabletop-eyes": {"kind": "flow-policy", "options": {"model": "tabletop-eyes"}},
+    "metaworld": {"kind": "flow-policy", "options": {"model": "metaworld"}},
 }
 """Engines by name. Only those that a served pipeline, `server.media` or `robots.policies` names are loaded."""
 

@@ -86,7 +86,7 @@ def add_media(pool: EnginePool, settings: Settings) -> None:
 
 def add_policies(pool: EnginePool, settings: Settings) -> None:
     """Put the action engines of `robots.policies` into the pool. One whose packages are missing is left out, with a warning in the log.
-    Those that the operator named are open when the server is; those that it just comes with are opened while calls go on already.
+    Those that the operator named are open when the server is; those that it just comes with are opened for the first robot that asks.
 
     Raises `EngineError`, and `SettingsError` for an engine that is no robot's policy.
     """
@@ -99,7 +99,7 @@ def add_policies(pool: EnginePool, settings: Settings) -> None:
             mend = INSTALLS.get(table.kind, "pip install 'antiphon[robot]'")
             log.warning("a robots' policy is not served", engine=name, missing=", ".join(missing), mend=mend)
         elif name not in pool:
-            pool.add(name, make_engine(settings, name), background="policies" not in settings.robots.model_fields_set)
+            pool.add(name, make_engine(settings, name), on_demand="policies" not in settings.robots.model_fields_set)
 
 
 def _options(settings: Settings, table: EngineSettings) -> dict[str, Any]:

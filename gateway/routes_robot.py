@@ -19,10 +19,12 @@ async def robot(websocket: WebSocket) -> None:
 
 
 async def healthz(request: Request) -> PlainTextResponse:
-    """200 "OK" while robots are served; 503 while the server starts or drains, or when a policy is ill."""
+    """200 "OK" while robots are served; 503 while the server starts or drains, or when there is no policy, or one is ill."""
     gateway = Gateway.of(request)
     if not gateway.started or gateway.draining:
         return PlainTextResponse("not ready\n", 503)
+    if not gateway.robots.policies:
+        return PlainTextResponse("no policy\n", 503)
     health = await gateway.pool.health()
     ill = [name for name, state in health.items() if name.rpartition("-")[0] in gateway.settings.robots.policies and not state.ok]
     return PlainTextResponse(f"ill: {', '.join(ill)}\n", 503) if ill else PlainTextResponse("OK\n")

@@ -43,8 +43,8 @@ class UvicornServer(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket whose connections send small packets at once and queue little in the kernel.
+def listen(host: str, port: int, key: str = "server.port") -> socket.socket:
+    """A listening socket whose connections send small packets at once and queue little in the kernel. `key`: the setting that names the port.
 
     Raises `SettingsError` when the address cannot be had.
     """
@@ -62,9 +62,7 @@ def listen(host: str, port: int) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        raise SettingsError(
-            f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another server.host or server.port."
-        ) from None
+        raise SettingsError(f"Cannot listen on {host}:{port}: {error.strerror or error}. Choose another server.host or {key}.") from None
     return sock
 
 
@@ -113,7 +111,7 @@ async def serve_until(stop: asyncio.Event, app: FastAPI, sock: socket.socket, *,
     settings = gateway.settings
     servers = [(UvicornServer(_config(app, settings, lifespan="on")), sock)]
     if settings.robots.openpi_port >= 0:
-        robots = listen(settings.server.host, settings.robots.openpi_port)
+        robots = listen(settings.server.host, settings.robots.openpi_port, "robots.openpi_port")
         servers.append((UvicornServer(_config(openpi_app(gateway), settings, lifespan="off")), robots))
         gateway.openpi_url = base_url(robots).replace("http", "ws", 1)
     # The engines are opened here and not in uvicorn's lifespan, so that their errors reach the caller as they are.

@@ -21,7 +21,7 @@ from . import load_voice as load_scenario
 from . import voice_turns as turns_scenario
 from .callers import CallersFailed
 from .media_server import ENGINE
-from .server import ServerFailed
+from .server import ServerFailed, ended_by_sigterm
 from .voice import MODEL, Setting
 
 app = typer.Typer(
@@ -235,7 +235,8 @@ def _needs_webrtc() -> Iterator[None]:
 
 def _run(setting: Setting, scenario: Coroutine[Any, Any, bool]) -> None:
     try:
-        passed = asyncio.run(scenario)
+        with ended_by_sigterm():
+            passed = asyncio.run(scenario)
     except (CallFailed, CallersFailed, ServerFailed) as error:
         setting.console.print(Text(str(error), style="red"))
         raise typer.Exit(2) from error

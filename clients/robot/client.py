@@ -277,6 +277,10 @@ class RobotClient:
             for mode, fallback in self._fallbacks.items():
                 if not callable(fallback):
                     self._fallback(mode)  # better found out now than in need
+            for name in ("low", "high"):
+                bounds = getattr(self.settings, name)
+                if bounds is not None and policy.action_dim not in (None, len(bounds)):
+                    raise ValueError(f"ControlSettings.{name} must have the action's {policy.action_dim} numbers, not {len(bounds)}.")
             self.controller = Controller(self.settings, policy)
             if self._log is not None:
                 self._log.begin(self.settings, policy)

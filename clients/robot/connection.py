@@ -9,7 +9,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_websocket
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
 from ...codecs import msgpack_numpy
 from ...codecs.msgpack_numpy import BadMessage
@@ -90,6 +90,8 @@ async def open_connection(url: str, *, api_key: str | None, session_id: str | No
         raise PolicyUnreachable(f"The server at {url} did not answer within {timeout:g} s.") from error
     except ConnectionClosed as error:
         raise _gone(error) from error
+    except InvalidURI as error:
+        raise Refused(f"{url!r} is no address of a policy server ({error}).") from error
     except (OSError, WebSocketException) as error:
         raise PolicyUnreachable(f"There is no policy server at {url} ({error}).") from error
 

@@ -109,7 +109,9 @@ class Link:
         self._request = None
 
     async def last_word(self, frame: bytes, timeout_s: float) -> None:
-        """Send a request whose reply does not matter, if there is a connection. The link is to be cancelled then."""
+        """Send a request whose reply does not matter, if there is a connection: nothing follows it, not even a request that has not left
+        yet. The link is to be cancelled then."""
+        self.abandon()
         if self._connection is None:
             return
         with contextlib.suppress(TimeoutError, PolicyUnreachable, Refused):

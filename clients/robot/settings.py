@@ -47,16 +47,20 @@ class ControlSettings:
             raise ValueError(f"handover must be one of {', '.join(HANDOVERS)}, not {self.handover!r}")
         for name in ("rate", "hold_limit_s", "startup_s", "reply_timeout_s", "first_timeout_s", "connect_timeout_s"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
+            if not (value is None and name == "rate") and not (_is_number(value) and 0 < value < math.inf):
                 raise ValueError(f"{name} must be a positive number, not {value!r}")
         for name in ("execute", "ensemble_chunks", "jump_dims"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value!r}")
+            if not (value is None and name != "ensemble_chunks") and not (type(value) is int and value >= 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
         for name in ("low", "high"):
-            if not all(math.isfinite(bound) for bound in getattr(self, name) or ()):
-                raise ValueError(f"{name} must hold finite numbers")
-        if not math.isfinite(self.ensemble_decay):
+            bounds = getattr(self, name)
+            if bounds is not None and not _are_numbers(bounds):
+                raise ValueError(f"{name} must be a tuple of finite numbers, not {bounds!r}")
+        if self.low is not None and self.high is not None:
+            if len(self.low) != len(self.high) or any(low > high for low, high in zip(self.low, self.high, strict=True)):
+                raise ValueError(f"low must not lie above high: {self.low!r}, {self.high!r}")
+        if not (_is_number(self.ensemble_decay) and math.isfinite(self.ensemble_decay)):
             raise ValueError(f"ensemble_decay must be a finite number, not {self.ensemble_decay!r}")
 
     def record(self) -> dict[str, Any]:
@@ -71,3 +75,11 @@ class ControlSettings:
 
     def _fields(self) -> list[tuple[str, Any]]:
         return [(name, getattr(self, name)) for name in self.__dataclass_fields__]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(_is_number(one) and math.isfinite(one) for one in value)

@@ -17,7 +17,7 @@ from rich.text import Text
 from ...clients.robot import RobotError
 from ...codecs.video import VideoError
 from ...robot.sim.simulation import RenderError
-from ..server import ServerFailed
+from ..server import ServerFailed, ended_by_sigterm
 from ..timeline import NoPlots
 from . import sim as simulation
 from . import timeline as timelines
@@ -66,7 +66,7 @@ def sim(
 ) -> None:
     """Have simulated robots do their tasks in real time, each by the action chunks that a server's policy sends.
 
-    Exit codes: 0 every episode succeeded, 1 one did not, 2 they could not be played, 130 ended by Ctrl-C.
+    Exit codes: 0 every episode succeeded, 1 one did not, 2 they could not be played, 130 ended by Ctrl-C or SIGTERM.
     """
     console = Console(width=None if sys.stdout.isatty() else 118)
     try:
@@ -83,7 +83,8 @@ def sim(
             timeline=_file(timeline, ".png") or _beside(video, console),
             logs=log,
         )
-        result = asyncio.run(simulation.run(plan, console, url=url, api_key=api_key))
+        with ended_by_sigterm():
+            result = asyncio.run(simulation.run(plan, console, url=url, api_key=api_key))
     except (CannotSimulate, RobotError, ServerFailed, RenderError, NoVideo, NoPlots, VideoError, OSError) as error:
         console.print(Text(str(error), style="red"))
         raise typer.Exit(USAGE) from error
@@ -113,7 +114,7 @@ def show(result: Result, console: Console) -> None:
         console.print(Text(error, style="red"))
     for last in {robot.played[-1].statistics.last_error for robot in result.robots if robot.played}:
         if last:
-            console.print(Text(f"The server said: {last}", style="yellow"))
+            console.print(Text(f"The last that went wrong: {last}", style="yellow"))
     for path in result.files:
         console.print(Text(f"{path} ({path.stat().st_size / 1024:.0f} KiB)", style="dim"))
     if result.plan.logs is not None:

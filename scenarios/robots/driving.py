@@ -226,9 +226,10 @@ async def drive(
 
 
 def robot_url(server: str, policy: str | None = None) -> str:
-    """The address of a policy on a server (`http://HOST:PORT`; a path of its own is kept); without a name, its first."""
+    """The address of a policy on a server (`http://HOST:PORT`, also with the `/v1` that OpenAI's clients want; another path is kept);
+    without a name, its first."""
     parts = urllib.parse.urlsplit(server if "://" in server else f"http://{server}")
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     query = {**dict(urllib.parse.parse_qsl(parts.query)), **({"policy": policy} if policy else {})}
-    path = parts.path if parts.path.strip("/") else PATH
+    path = PATH if parts.path.strip("/") in ("", "v1") else parts.path
     return urllib.parse.urlunsplit((scheme, parts.netloc, path, urllib.parse.urlencode(query), ""))

@@ -41,6 +41,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.handover not in HANDOVERS:
             raise CannotSimulate(f"There is no hand-over {self.handover!r}; there are {', '.join(HANDOVERS)}.")
+        if self.prompt is not None and not self.prompt.strip():
+            raise CannotSimulate("The prompt is empty: leave it out to have the task's own words said.")
         if not 1 <= self.robots <= MOST_ROBOTS:
             raise CannotSimulate(f"{self.robots} robots cannot be simulated at once; from 1 to {MOST_ROBOTS} can.")
 

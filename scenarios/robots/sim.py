@@ -119,9 +119,12 @@ async def run(plan: Plan, console: Console, *, url: str | None = None, api_key: 
         video.check()
     if plan.timeline is not None:
         timeline.check()
+    for path in (plan.video, plan.timeline):
+        if path is not None:
+            _check_writable(path)
     world = await _world(plan, url, api_key)
     (await asyncio.to_thread(open_world, world)).close()  # what is missing should be known before a server is started
-    if plan.video is not None:
+    if plan.video is not None or world.cameras:
         await asyncio.to_thread(_check_drawing, world)
     async with _server(world, url, config) as server:
         result = await play(plan, world, console, server.url, api_key=api_key)
@@ -172,9 +175,12 @@ async def _all(
         if path.stat().st_size:
             run.track = read_track(path)
 
-    async with asyncio.TaskGroup() as group:
-        for number, (run, robot) in enumerate(zip(runs, robots, strict=True)):
-            group.create_task(one(number, run, robot), name=run.name)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number, (run, robot) in enumerate(zip(runs, robots, strict=True)):
+                group.create_task(one(number, run, robot), name=run.name)
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from several  # what ended one robot for good (its pictures, its log) will have ended the others as well
 
 
 def write_files(result: Result, console: Console) -> None:
@@ -247,6 +253,15 @@ def _both(first: Watch, second: Watch | None) -> Watch:
         also(client, robot, episode)
 
     return watch
+
+
+def _check_writable(path: Path) -> None:
+    """Can this file be written? Raises OSError if not; what is there stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    there = path.exists()
+    path.open("ab").close()
+    if not there:
+        path.unlink()
 
 
 def _check_drawing(world: World) -> None:

@@ -344,6 +344,31 @@ async def test_a_robot_that_waits_is_told_when_the_engine_cannot_be_opened() -> 
     await pool.close()
 
 
+async def test_an_engine_on_demand_is_opened_once_when_it_is_first_asked_for() -> None:
+    engine = chat("x")
+    opened: list[int] = []
+    open_engine = engine.open
+
+    async def open_slowly() -> None:
+        opened.append(1)
+        await asyncio.sleep(0.02)
+        await open_engine()
+
+    engine.open = open_slowly  # type: ignore[method-assign]
+    pool = EnginePool(PoolOptions(seed=1))
+    pool.add("e", engine, on_demand=True)
+    await pool.open()
+    await asyncio.sleep(0.05)
+    assert not opened
+    assert (await pool.health())["e-0"].ok
+    async with asyncio.timeout(5):
+        leases = await asyncio.gather(*(pool.acquire("e", WorkClass.ACTION) for _ in range(1)))
+    leases[0].release()
+    assert (await drain(pool))[0] == TextChunk("x")
+    assert len(opened) == 1
+    await pool.close()
+
+
 async def test_a_background_engine_that_cannot_open_is_tried_again() -> None:
     stubborn = chat("again")
     open_it, tries = stubborn.open, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +12,10 @@ import psutil
 import pytest
 from antiphon.engines import registry
 from antiphon.engines.errors import EngineError, EngineUnavailableError
+from antiphon.engines.interface import WorkClass
 from antiphon.engines.launchers import SubprocessEngine
 from antiphon.engines.pool import EnginePool
+from antiphon.engines.replica import ReplicaState
 from antiphon.gateway import engine_room
 from antiphon.gateway.engine_room import add_media, add_policies, make_engine
 from antiphon.gateway.errors import SettingsError
@@ -76,13 +79,27 @@ def test_what_makes_no_pictures_is_refused() -> None:
         )
 
 
-def test_a_policy_ships_and_is_served_from_a_process_of_its_own() -> None:
+async def test_a_policy_ships_and_is_loaded_for_the_first_robot() -> None:
     pool = EnginePool()
     add_policies(pool, settings())
-    engine = pool.engine("tabletop")
-    assert isinstance(engine, SubprocessEngine)
-    assert engine.capabilities.action is not None
-    assert engine.capabilities.action.policy == "tabletop"
+    assert pool.engine("tabletop").capabilities.action is not None
+    await pool.open()
+    assert pool.snapshot()[0].replicas[0].state is ReplicaState.DOWN
+    health = (await pool.health())["tabletop-0"]
+    assert health.ok
+    assert "when it is asked for" in health.detail
+    async with asyncio.timeout(60):
+        (await pool.acquire("tabletop", WorkClass.ACTION)).release()
+    assert pool.snapshot()[0].replicas[0].state is ReplicaState.UP
+    await pool.close()
+
+
+async def test_a_policy_that_the_operator_named_is_loaded_at_once() -> None:
+    pool = EnginePool()
+    add_policies(pool, settings(robots={"policies": ("tabletop",)}))
+    await pool.open()
+    assert pool.snapshot()[0].replicas[0].state is ReplicaState.UP
+    await pool.close()
 
 
 def test_without_the_packages_no_policy_is_served_and_a_warning_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

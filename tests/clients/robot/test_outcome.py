@@ -141,3 +141,21 @@ async def test_the_reply_of_an_abandoned_request_is_not_executed(ours: OpenpiLik
     records = read_log(log.path)
     assert not replay(records).differences
     assert [record["outcome"] for record in records if record.get("kind") == "begin"] == [None, "failure"]
+
+
+async def test_nothing_follows_the_last_word(ours: OpenpiLike) -> None:
+    """A request that is made in a run's last step belongs to an episode that is over when its outcome is told."""
+    for last in range(1, 12):
+        plant = Plant()
+        client = client_of(ours, plant)
+
+        def over(plant: Plant = plant, client: RobotClient = client, last: int = last) -> bool:
+            if len(plant.acted) == last:
+                client.ended("success")
+            return len(plant.acted) == last
+
+        before = len(ours.requests)
+        await client.run(until=over)
+        await until(lambda before=before: any("endpoint" in one for one in ours.requests[before:]))
+        await asyncio.sleep(0.02)
+        assert "endpoint" in ours.requests[-1], f"after {last} steps"

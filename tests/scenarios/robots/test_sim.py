@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,10 @@ async def test_free_words_and_a_task_that_is_not_done(server: RunningServer) -> 
         (("--task", "lift-red", "--url", "http://127.0.0.1:9"), "no policy server"),
         (("--task", "lift-red", "--handover", "hope"), "rtc"),
         (("--task", "lift-red", "--video", "out.avi"), ".mp4"),
+        (("--task", "lift-red", "--video", "/dev/null/out.mp4"), "/dev/null"),
+        (("--task", "lift-red", "--timeline", "/dev/null/out.png"), "/dev/null"),
+        (("--task", "lift-red", "--prompt", " "), "empty"),
+        (("--task", "lift-red", "--url", "http://"), "no address"),
     ],
 )
 async def test_what_cannot_be_played_is_a_sentence(options: tuple[str, ...], words: str) -> None:
@@ -94,6 +100,30 @@ async def test_missing_packages_are_named_before_anything_is_played(tmp_path: Pa
     result = await sim("--task", "drawer-open")
     assert result.exit_code == 2
     assert "antiphon[sim]" in result.output
+
+
+async def test_robots_that_see_need_something_that_draws(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mujoco.gl_context.GLContext", None)
+    result = await sim("--world", "tabletop-eyes", "--task", "lift-red", "--url", server.url)
+    assert result.exit_code == 2
+    assert "libegl1" in result.output
+
+
+async def test_a_log_that_cannot_be_written_is_a_sentence(server: RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "robot-2.log").mkdir()
+    result = await sim("--task", "lift-red", "--robots", "2", "--log", str(tmp_path), "--url", server.url)
+    assert result.exit_code == 2, result.output
+    assert "robot-2.log" in result.output
+
+
+def test_sigterm_takes_the_server_along(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "antiphon", "robot", "sim", "--task", "all", "--episodes", "100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # an episode was played
+        process.terminate()
+        assert process.wait(60) == 130
+    assert not os.listdir(tmp_path), "the server's folder is gone, and so is the server, whose end was waited for"
 
 
 async def test_the_demos_act(server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
