@@ -106,7 +106,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help="Antiphon: a realtime voice you can interrupt, over OpenAI's Realtime protocol.")
+@app.callback(help="Antiphon: a realtime voice you can interrupt, and action chunks for robots that are never stale.")
 def _antiphon(
     version: bool = typer.Option(False, "--version", help="Show the version and leave.", is_eager=True, callback=_version),
 ) -> None:
