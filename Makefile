@@ -1,6 +1,6 @@
 # Everything a newcomer needs. Each target sets up what it needs, once:
 #
-#   make demo        a spoken call, a picture and a clip on real models, printed as they go; leaves recording, timeline, files and
+#   make demo        a spoken call, a picture, a clip and four robots, on real models, printed as they go; leaves recording, files and
 #                    report under out/demo
 #   make serve       run the server until Ctrl-C
 #   make test        the whole test suite

@@ -118,7 +118,9 @@ async def test_a_log_that_cannot_be_written_is_a_sentence(server: RunningServer,
 
 def test_sigterm_takes_the_server_along(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "antiphon", "robot", "sim", "--task", "all", "--episodes", "100"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()  # an episode was played
         process.terminate()
