@@ -234,10 +234,18 @@ def _made(engine: Callable[[Any], Engine], options_type: type[T], name: str, opt
         )
     for option, find in finders.items():
         values[option] = str(find(values.get(option)))
+    required = (field.name for field in dataclasses.fields(options_type) if _is_required(field))  # type: ignore[arg-type]
+    missing = [repr(name) for name in required if name not in values]
+    if missing:
+        raise EngineError(f"engine {name!r}: it needs option {' and '.join(missing)}", code="invalid_configuration")
     try:
         return engine(msgspec.convert(values, options_type, dec_hook=_decode))
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise EngineError(f"engine {name!r}: {error}", code="invalid_configuration") from error
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _decode(kind: type[Any], value: Any) -> Any:

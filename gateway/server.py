@@ -44,9 +44,9 @@ class UvicornServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, key: str = "server.port") -> socket.socket:
-    """A listening socket whose connections send small packets at once and queue little in the kernel. `key`: the setting that names the port.
+    """A listening socket whose connections send small packets at once and queue little in the kernel.
 
-    Raises `SettingsError` when the address cannot be had.
+    `key`: the setting that names the port. Raises `SettingsError` when the address cannot be had.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

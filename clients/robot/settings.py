@@ -57,9 +57,8 @@ class ControlSettings:
             bounds = getattr(self, name)
             if bounds is not None and not _are_numbers(bounds):
                 raise ValueError(f"{name} must be a tuple of finite numbers, not {bounds!r}")
-        if self.low is not None and self.high is not None:
-            if len(self.low) != len(self.high) or any(low > high for low, high in zip(self.low, self.high, strict=True)):
-                raise ValueError(f"low must not lie above high: {self.low!r}, {self.high!r}")
+        if self.low is not None and self.high is not None and not _are_ordered(self.low, self.high):
+            raise ValueError(f"low must have as many numbers as high, and none above its: {self.low!r}, {self.high!r}")
         if not (_is_number(self.ensemble_decay) and math.isfinite(self.ensemble_decay)):
             raise ValueError(f"ensemble_decay must be a finite number, not {self.ensemble_decay!r}")
 
@@ -83,3 +82,7 @@ def _is_number(value: Any) -> bool:
 
 def _are_numbers(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and all(_is_number(one) and math.isfinite(one) for one in value)
+
+
+def _are_ordered(low: tuple[float, ...], high: tuple[float, ...]) -> bool:
+    return len(low) == len(high) and all(one <= other for one, other in zip(low, high, strict=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError
 from .card import Card, load_card
+from .device import check_device
 from .step_engine import StepEngine, warm_up
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class FlowPolicy(StepEngine[Any]):
                 f"policy {self.card.policy!r} needs the Python package {error.name!r}: pip install 'antiphon[robot]'",
                 code="missing_package",
             ) from error
+        check_device(self._options.device)
         torch.set_num_threads(self._options.threads)
         model = FlowModel.load(self._options.model, self.card, self._options.device)
         warm_up(model, self.card.capabilities())

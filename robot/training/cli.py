@@ -68,6 +68,9 @@ def _policy(
     if task not in RECIPES:
         raise typer.BadParameter(f"there is no recipe {task!r}; there are {', '.join(RECIPES)}", param_hint="--task")
     recipe = RECIPES[task]()
+    most = recipe.max_prefix or recipe.horizon
+    if wrong := [delay for delay in delays if not 0 <= delay <= most]:
+        raise typer.BadParameter(f"{wrong[0]} is not between 0 and {most}, the steps that a chunk can bridge", param_hint="--delay")
     folder = out or Path("out/policy") / task
     losses: list[tuple[int, float]] = []
     if evaluate:

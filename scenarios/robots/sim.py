@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from websockets.exceptions import InvalidStatus
 
 from ...clients.robot import EpisodeLog, PolicyUnreachable, RobotClient, RobotError
 from ...clients.robot.connection import open_connection
+from ...codecs.video import VideoError
 from ...robot.sim.worlds import World
 from ..server import Server
 from . import timeline, video
@@ -128,7 +130,12 @@ async def run(plan: Plan, console: Console, *, url: str | None = None, api_key: 
         await asyncio.to_thread(_check_drawing, world)
     async with _server(world, url, config) as server:
         result = await play(plan, world, console, server.url, api_key=api_key)
-    await asyncio.to_thread(write_files, result, console)
+    stop = threading.Event()
+    try:
+        await asyncio.to_thread(write_files, result, console, stop)
+    except asyncio.CancelledError:
+        stop.set()
+        raise
     return result
 
 
@@ -183,13 +190,19 @@ async def _all(
         raise several.exceptions[0] from several  # what ended one robot for good (its pictures, its log) will have ended the others as well
 
 
-def write_files(result: Result, console: Console) -> None:
-    """The video and the timeline of a plan, and a word of each on the console. On one thread. Raises what `video.shoot` and
-    `timeline.draw` raise."""
+def write_files(result: Result, console: Console, stop: threading.Event | None = None) -> None:
+    """The video and the timeline of a plan. On one thread; `stop` ends it before the next frame, and then the video is not there.
+    Raises what `video.shoot` and `timeline.draw` raise."""
     plan = result.plan
     if plan.video is not None:
         films = [robot.film for robot in result.robots]
-        with _bar(console, "drawing the video") as tell:
+        with _bar(console, "drawing the video") as show:
+
+            def tell(done: int, of: int) -> None:
+                if stop is not None and stop.is_set():
+                    raise VideoError("The video was given up.")
+                show(done, of)
+
             frames = video.shoot(plan.video, result.world, films, rate=_rate(result), title=result.title, tell=tell)
         if frames:
             result.files.append(plan.video)

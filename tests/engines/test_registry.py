@@ -37,7 +37,7 @@ def test_options_reach_the_engine() -> None:
         ("tone-speech", {"volume": 3}, "engine 'mine': unknown option 'volume'; there are: characters_per_second"),
         ("tone-speech", {"hertz": "high"}, r"engine 'mine': Expected `int`, got `str` - at `\$.hertz`"),
         ("llama", {"model": "/nowhere/x.gguf"}, "neither a path that exists nor a model of the catalogue"),
-        ("openai-chat", {"url": "http://x"}, "missing required field `model`"),
+        ("openai-chat", {"url": "http://x"}, "engine 'mine': it needs option 'model'"),
         ("openai-chat", {"url": "x", "model": "y"}, "begins with http"),
     ],
 )

@@ -98,6 +98,10 @@ def test_a_taken_port_is_a_sentence(tmp_path: Path) -> None:
         result = run("serve", "--pipeline", "tone", "--port", server.url.rpartition(":")[2], cwd=tmp_path)
         assert result.returncode == 1
         assert "Cannot listen on 127.0.0.1:" in result.stderr
+        assert "server.port" in result.stderr
+        result = run("serve", "--pipeline", "tone", "--port", "0", "--openpi-port", server.url.rpartition(":")[2], cwd=tmp_path)
+        assert result.returncode == 1
+        assert "robots.openpi_port" in result.stderr
     finally:
         server.process.terminate()
         assert server.wait() == 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...errors import EngineError
+from ..device import check_device
 from ..digest import check_digest
 from ..step_engine import StepEngine, warm_up
 from .checkpoint import PRESETS, WEIGHTS, Checkpoint, Wiring
@@ -81,6 +82,7 @@ class OpenpiPolicy(StepEngine[Any]):
             raise EngineError(
                 f"policy {name!r} needs the Python package {error.name!r}: pip install 'antiphon[robot]'", code="missing_package"
             ) from error
+        check_device(options.device)
         torch.set_num_threads(options.threads)
         tokenizer = Tokenizer(options.tokenizer)
         check_digest(self._checkpoint.folder / WEIGHTS, options.sha256)

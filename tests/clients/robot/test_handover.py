@@ -208,7 +208,19 @@ def test_a_chunk_is_copied_and_made_float32(dtype: Any) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"handover": "hope"}, {"rate": 0.0}, {"hold_limit_s": float("nan")}, {"execute": 0}, {"low": (float("nan"),)}):
+    for wrong in (
+        {"handover": "hope"},
+        {"rate": 0.0},
+        {"rate": "fast"},
+        {"hold_limit_s": float("nan")},
+        {"reply_timeout_s": None},
+        {"execute": 0},
+        {"execute": 1.5},
+        {"low": (float("nan"),)},
+        {"low": 3},
+        {"low": (1.0, 0.0), "high": (0.0, 0.0)},
+        {"ensemble_decay": None},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             ControlSettings(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rate"):

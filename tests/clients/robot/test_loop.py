@@ -347,3 +347,16 @@ async def test_a_robot_may_begin_an_episode_from_within_a_step() -> None:
     assert figures.episodes == 10
     assert figures.steps == 60
     assert plant.of_policy()
+
+
+async def test_bounds_of_another_action_are_found_out_before_anything_moves() -> None:
+    plant = Plant()
+    async with openpi_like(action_dim=3) as server:
+        with pytest.raises(ValueError, match="low"):
+            await client_of(server.url, plant, low=(0.0,)).run(steps=5)
+    assert not plant.acted
+
+
+async def test_an_address_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(Refused, match="no address"):
+        await client_of("http://", Plant(), connect_timeout_s=60.0).run(steps=1)

@@ -190,6 +190,11 @@ def test_a_wrong_card_is_named(tmp_path: Path, changes: dict[str, Any], said: st
         build_engine("flow-policy", "arm", {"model": str(altered(tmp_path, **changes))})
 
 
+async def test_a_device_that_is_not_there_is_a_sentence() -> None:
+    with pytest.raises(EngineError, match="cannot compute on 'nowhere'"):
+        await build_engine("flow-policy", "arm", {"model": "tabletop", "device": "nowhere"}).open()
+
+
 async def test_altered_and_missing_weights_are_errors(tmp_path: Path) -> None:
     folder = altered(tmp_path)
     (folder / "weights.safetensors").write_bytes(b"x")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import websockets
 from antiphon.codecs import msgpack_numpy
-from antiphon.tests.gateway.conftest import RunningServer, eventually
+from antiphon.tests.gateway.conftest import RunningServer, eventually, serving
 from antiphon.tests.gateway.robots.conftest import PROMPT, STATE, observation, policies, robot_at, serving_robots
 from antiphon.tests.gateway.robots.pace import Pace
 
@@ -92,6 +92,9 @@ async def test_an_unknown_policy_and_a_server_without_any(server: RunningServer)
             pass
     assert refused.value.response.status_code == 404
     assert b"tabletop" in refused.value.response.body
+    async with serving() as without, httpx.AsyncClient(trust_env=False) as http:
+        health = await http.get(f"{without.url}/healthz")
+        assert (health.status_code, health.text) == (503, "no policy\n")
 
 
 GARBAGE: list[tuple[bytes | str, str]] = [

@@ -150,6 +150,10 @@ def test_the_command_line(tmp_path: Path, small: Recipe, monkeypatch: pytest.Mon
     first = cli.invoke(app, [*args, "1", "--delay", "2"])
     assert first.exit_code == 0, first.output
     assert "its own instruction" in first.output
+    for delay in ("-1", "9"):
+        wrong = cli.invoke(app, ["train", "policy", "--evaluate", "--episodes", "1", "--delay", delay])
+        assert wrong.exit_code == 2, "before anything is measured"
+        assert "between 0 and 8" in wrong.output
     again = cli.invoke(app, [*args, "0"])
     assert again.exit_code == 2
     assert "--resume" in again.output

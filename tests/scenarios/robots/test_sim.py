@@ -7,6 +7,8 @@ import io
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from antiphon.clients.robot import read_log, replay
 from antiphon.codecs import images, video
 from antiphon.scenarios import demo_robots
 from antiphon.scenarios.robots import cli
+from antiphon.scenarios.robots import sim as simulation
+from antiphon.scenarios.robots import video as video_of_robots
+from antiphon.scenarios.robots.planning import Plan
 from antiphon.scenarios.robots.tracks import read_track
 from antiphon.scenarios.robots.video import LINGER_S
 from antiphon.scenarios.voice import Setting
@@ -114,6 +119,31 @@ async def test_a_log_that_cannot_be_written_is_a_sentence(server: RunningServer,
     result = await sim("--task", "lift-red", "--robots", "2", "--log", str(tmp_path), "--url", server.url)
     assert result.exit_code == 2, result.output
     assert "robot-2.log" in result.output
+
+
+async def test_a_video_that_nobody_waits_for_any_more_is_given_up(
+    server: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing, given_up = threading.Event(), threading.Event()
+
+    def endless(*_: Any, tell: Any, **__: Any) -> int:
+        drawing.set()
+        try:
+            while True:
+                tell(1, 2)
+                time.sleep(0.01)
+        finally:
+            given_up.set()
+
+    monkeypatch.setattr(video_of_robots, "shoot", endless)
+    plan = Plan(task="lift-red", video=tmp_path / "out.mp4")
+    task = asyncio.create_task(simulation.run(plan, Console(file=io.StringIO()), url=server.url))
+    assert await asyncio.to_thread(drawing.wait, 60)
+    task.cancel()
+    assert await asyncio.to_thread(given_up.wait, 10)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not os.listdir(tmp_path)
 
 
 def test_sigterm_takes_the_server_along(tmp_path: Path) -> None:
