@@ -25,6 +25,8 @@ from .messages import EngineChunk, RequestBody
 
 CREDIT = 64
 MAX_FRAME = 64 << 20
+ROOM = 64 << 10
+"""Bytes that may be on their way before who sends more waits."""
 
 # ---- to the worker --------------------------------------------------------------------------------------------------
 
@@ -167,11 +169,13 @@ def error_of(end: End) -> EngineError:
 
 
 class FrameWriter:
-    """Sends frames. Bound: what the transport holds back beyond its high-water mark makes `send` wait."""
+    """Sends frames; what is posted in one turn of the event loop leaves together, in one write. Bound: what is held back beyond
+    `ROOM` makes `send` and `drain` wait."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self._turn = asyncio.Lock()
+        self._pending = bytearray()
 
     async def send(self, frame: ToWorker | FromWorker) -> None:
         """Send and wait until there is room for more. Raises `ConnectionError`, and what `post` raises."""
@@ -180,6 +184,9 @@ class FrameWriter:
 
     async def drain(self) -> None:
         """Wait until there is room for more. Raises `ConnectionError`."""
+        if self.backlog <= ROOM and not self._writer.is_closing():
+            return
+        self._flush()
         async with self._turn:
             await self._writer.drain()
 
@@ -189,16 +196,31 @@ class FrameWriter:
         data = _encode(frame)
         if len(data) > MAX_FRAME:  # the other side would take it for garbage, and all its streams with it
             raise InvalidRequestError(f"{len(data)} bytes are too many for one message to or from an engine's process ({MAX_FRAME} may be)")
-        if self._writer.is_closing():  # uvloop would raise, asyncio would not
-            return
-        self._writer.write(len(data).to_bytes(4, "little") + data)
+        if not self._pending:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._pending += len(data).to_bytes(4, "little")
+        if len(data) <= ROOM:
+            self._pending += data
+        else:  # not copied once more
+            self._flush()
+            self._write(data)
+
+    def _flush(self) -> None:
+        pending, self._pending = self._pending, bytearray()
+        if pending:
+            self._write(pending)
+
+    def _write(self, data: bytes | bytearray) -> None:
+        if not self._writer.is_closing():  # uvloop would raise, asyncio would not
+            self._writer.write(data)
 
     @property
     def backlog(self) -> int:
         """Bytes that the other side has not taken yet."""
-        return self._writer.transport.get_write_buffer_size()
+        return len(self._pending) + self._writer.transport.get_write_buffer_size()
 
     def close(self) -> None:
+        self._flush()
         self._writer.close()
 
 

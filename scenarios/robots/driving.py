@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...clients.robot import ControlSettings, EpisodeLog, Outcome, RobotClient, Statistics
+from ...clients.robot import ControlSettings, EpisodeLog, Outcome, PolicyUnreachable, RobotClient, Statistics
 from ...robot.sim.simulation import Action, Simulation, observation_of
 from ...robot.sim.worlds import World
 from .worlds import open_world
@@ -21,6 +21,8 @@ SETTINGS = ControlSettings(jump_dims=3, reply_timeout_s=5.0)
 """The last number of an action is the gripper's, which may jump."""
 Watch = Callable[[RobotClient, "SimulatedRobot", int], None]
 """Called after each control step, with the number of the episode."""
+AWAY = 2
+"""Episodes in a row without a single chunk, after which a robot gives up."""
 COUNTS = ("executed", "held", "stopped", "missed", "stalls", "requests", "chunks", "clipped", "timeouts")
 
 
@@ -162,6 +164,7 @@ class _Drive:
         if not self.robot.over:
             return False
         self._note(self.client.statistics())
+        self._require_a_server()
         outcome: Outcome = "success" if self.robot.succeeded else "failure"
         if len(self.played) == len(self.episodes):
             self.client.ended(outcome)
@@ -169,6 +172,13 @@ class _Drive:
         self.begin()
         self.client.new_episode(outcome=outcome)
         return False
+
+    def _require_a_server(self) -> None:
+        """A server that is away for a moment costs an episode; one that stays away would cost them all, held to their ends."""
+        latest = self.played[-AWAY:]
+        if len(latest) == AWAY and not any(played.chunks or played.executed for played in latest):
+            why = latest[-1].statistics.last_error or "no reply came"
+            raise PolicyUnreachable(f"Nothing came from the policy for {AWAY} episodes: {why}")
 
     def _note(self, statistics: Statistics) -> None:
         now = {name: getattr(statistics, name) for name in COUNTS}
@@ -201,8 +211,8 @@ async def drive(
 ) -> list[Played]:
     """Have a robot play its episodes by the policy at `url` (see `robot_url`): one client, one connection, however they end.
 
-    `played` (given empty) is filled as it goes, for those whom an error does not let see the end. Raises what `RobotClient.run` raises, and
-    `RenderError`.
+    `played` (given empty) is filled as it goes, for those whom an error does not let see the end. Raises what `RobotClient.run` raises
+    (`PolicyUnreachable` also when nothing has come for `AWAY` episodes), and `RenderError`.
     """
     if not episodes:
         return []

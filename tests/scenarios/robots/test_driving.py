@@ -101,6 +101,21 @@ async def test_episodes_that_end_with_a_chunk_on_its_way_need_no_other_connectio
     assert 'outcome="unknown"' not in await metrics_of(server)
 
 
+async def test_a_server_that_stays_away_ends_the_run(server: RunningServer) -> None:
+    """The robot would hold through all its episodes otherwise."""
+    robot = SimulatedRobot(TABLETOP.simulate(), limit=6)
+    played: list[Played] = []
+
+    def watch(client: RobotClient, robot: SimulatedRobot, number: int) -> None:
+        if number == 2:
+            server.stop.set()
+
+    with pytest.raises(PolicyUnreachable, match="for 2 episodes"):
+        async with asyncio.timeout(60):
+            await drive(robot_url(server.url), robot, [episode("place-red-white")] * 1000, watch=watch, played=played)
+    assert 4 <= len(played) < 1000
+
+
 async def test_a_server_that_is_not_there_is_a_sentence() -> None:
     robot = SimulatedRobot.of(TABLETOP)
     settings = ControlSettings(connect_timeout_s=0.5)
