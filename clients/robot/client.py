@@ -202,7 +202,10 @@ class RobotClient:
 
     def _step(self, controller: Controller, now: float, lateness: float) -> None:
         """Observe, act, and only then what may take longer: ask."""
-        self._observation = self._robot.observe()
+        observation = self._robot.observe()
+        if not isinstance(observation, Mapping):
+            raise ValueError(f"observe() must return a mapping of keys to values, not a {type(observation).__name__}.")
+        self._observation = observation
         ask = controller.ask(now)
         if ask is not None:
             kept = {"observation": dict(self._observation)} if self._log is not None and self._log.observations else {}
@@ -230,11 +233,15 @@ class RobotClient:
                 message["prefix"] = ask.prefix
             if self._outcome is not None:
                 message["outcome"], self._outcome = self._outcome, None
+        try:
+            frame = msgpack_numpy.pack(message)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"The robot's observation cannot be sent: {error}.") from error
         self._asked = True
         self._asked_at = now
         self._tally.counts["requests"] += 1
         if self._link is not None:
-            self._link.send(Outgoing(sequence=ticket.sequence, frame=msgpack_numpy.pack(message), timeout_s=timeout))
+            self._link.send(Outgoing(sequence=ticket.sequence, frame=frame, timeout_s=timeout))
 
     def _fallback(self, mode: Mode) -> Action:
         """The owner's action to hold or to stop. Raises `ValueError`."""

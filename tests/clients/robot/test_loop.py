@@ -241,6 +241,18 @@ async def test_what_the_robot_raises_ends_the_run_with_a_stop() -> None:
     assert plant.acted[-1] == STOP
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"), [(None, "must return a mapping"), ({"observation/state": object()}, "cannot be sent: a object")]
+)
+async def test_what_is_no_observation_ends_the_run_with_a_stop(seen: Any, words: str) -> None:
+    plant = Plant()
+    plant.observe = lambda: seen  # type: ignore[method-assign]
+    async with openpi_like() as server:
+        with pytest.raises(ValueError, match=words):
+            await client_of(server.url, plant).run(steps=80)
+    assert plant.acted[-1] == STOP
+
+
 async def test_actions_to_hold_and_stop_must_be_usable() -> None:
     async with openpi_like() as server:
         for hold in ([np.nan, 0.0, 0.0], [[0.0]]):
