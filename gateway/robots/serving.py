@@ -29,6 +29,8 @@ log = logger("gateway.robots")
 LARGE = 256 * 1024
 """Bytes of floats from which on they are looked through on a thread, so that the event loop goes on; and of a frame from which on it
 matters what of it is kept."""
+REFUSED_S = 0.002
+"""After a refusal nothing more is read of the connection for so long: a flood of nonsense must not take a core from robots at work."""
 TRUE = frozenset({"1", "true", "yes"})
 
 
@@ -105,10 +107,11 @@ class _Dialogue:
                 self.robot.reset(asked, arrived)
             else:
                 self.robot.observed(asked, await self._body(asked, len(data)), arrived)
-        except BadMessage as error:
-            self.robot.reject(marks, "invalid_message", str(error), arrived)
-        except BadRequest as error:
-            self.robot.reject(marks, error.code, str(error), arrived)
+        except (BadMessage, BadRequest) as error:
+            code = error.code if isinstance(error, BadRequest) else "invalid_message"
+            self.robot.reject(marks, code, str(error), arrived)
+            del data  # it may be large
+            await asyncio.sleep(REFUSED_S)
         except ApiError as error:  # the session that the request names cannot be had
             self._gateway.metrics.refusals.labels(error.code).inc()
             self._connection.finish(Failure(ERROR, error.code, error.message))
