@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import EngineError
 from .card import Card, load_card
 from .device import check_device
-from .step_engine import StepEngine, warm_up
+from .step_engine import StepEngine, missing_package, warm_up
 
 if TYPE_CHECKING:
     from .flow_model import FlowModel
@@ -41,10 +40,7 @@ class FlowPolicy(StepEngine[Any]):
 
             from .flow_model import FlowModel
         except ModuleNotFoundError as error:
-            raise EngineError(
-                f"policy {self.card.policy!r} needs the Python package {error.name!r}: pip install 'antiphon[robot]'",
-                code="missing_package",
-            ) from error
+            raise missing_package(self.card.policy, error) from error
         check_device(self._options.device)
         torch.set_num_threads(self._options.threads)
         model = FlowModel.load(self._options.model, self.card, self._options.device)

@@ -109,6 +109,11 @@ class StepEngine(ABC, Generic[R]):
             raise EngineError(f"policy {self._name!r} is still in a step after {CLOSE_SECONDS:.0f} s")
 
 
+def missing_package(policy: str, error: ModuleNotFoundError) -> EngineError:
+    """What to say when a policy's engine cannot import what it needs to load it."""
+    return EngineError(f"policy {policy!r} needs the Python package {error.name!r}: pip install 'antiphon[robot]'", code="missing_package")
+
+
 def warm_up(policy: StepPolicy[R], action: ActionCapabilities, counts: tuple[int, ...] = (1, 2)) -> Actions:
     """Make chunks for nobody, from observations of zeros, so many at once; the last chunk."""
     body = ActBody(observation={spec.key: Array.of(np.zeros(spec.shape, spec.dtype)) for spec in action.observation})

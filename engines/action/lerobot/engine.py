@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import EngineError
-from ..step_engine import StepEngine, warm_up
+from ..step_engine import StepEngine, missing_package, warm_up
 from .checkpoint import Checkpoint, History, Layout
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class LerobotPolicy(StepEngine[Any]):
 
             from .loading import load
         except ModuleNotFoundError as error:
-            raise EngineError(
-                f"policy {name!r} needs the Python package {error.name!r}: pip install 'antiphon[robot]'", code="missing_package"
-            ) from error
+            raise missing_package(name, error) from error
         torch.set_num_threads(options.threads)
         loaded = load(self._checkpoint, device=options.device, tokenizer=options.tokenizer, sha256=options.sha256)
         kind = self._checkpoint.config.type

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import EngineError
 from ..device import check_device
 from ..digest import check_digest
-from ..step_engine import StepEngine, warm_up
+from ..step_engine import StepEngine, missing_package, warm_up
 from .checkpoint import PRESETS, WEIGHTS, Checkpoint, Wiring
 from .tokens import Tokenizer
 
@@ -79,9 +79,7 @@ class OpenpiPolicy(StepEngine[Any]):
 
             from .model import Pi0Model
         except ModuleNotFoundError as error:
-            raise EngineError(
-                f"policy {name!r} needs the Python package {error.name!r}: pip install 'antiphon[robot]'", code="missing_package"
-            ) from error
+            raise missing_package(name, error) from error
         check_device(options.device)
         torch.set_num_threads(options.threads)
         tokenizer = Tokenizer(options.tokenizer)
